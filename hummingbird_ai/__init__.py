@@ -1,0 +1,1 @@
+"""Model calls to Gemini and Claude through one normalised, synchronous interface."""

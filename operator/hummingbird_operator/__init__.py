@@ -1,0 +1,1 @@
+"""Hummingbird, the Kubernetes operator: AgentRuns on sandboxes with nothing to steal."""

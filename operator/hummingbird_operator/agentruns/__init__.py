@@ -1,0 +1,1 @@
+"""From an AgentRun to its visible outcome: gather, decide, apply, one step at a time."""

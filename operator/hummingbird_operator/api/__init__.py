@@ -1,0 +1,1 @@
+"""The contract with the cluster: the two kinds, their conditions and labels, and the writer of their CRDs."""

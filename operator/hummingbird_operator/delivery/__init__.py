@@ -1,0 +1,1 @@
+"""The one note on the merge request: its life, its marker, its inert text."""

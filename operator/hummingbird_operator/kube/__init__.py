@@ -1,0 +1,1 @@
+"""Alone talks to the API server."""

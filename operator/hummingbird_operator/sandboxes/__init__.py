@@ -1,0 +1,1 @@
+"""Where the model's commands run: one module for each backend."""

@@ -1,0 +1,1 @@
+"""Keeps standby sandboxes ready, hands them out once, lets them linger, reaps them."""

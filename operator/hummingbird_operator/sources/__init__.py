@@ -1,0 +1,1 @@
+"""What the model may read: one module for each data source, read-only."""

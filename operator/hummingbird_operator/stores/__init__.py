@@ -1,0 +1,1 @@
+"""Where sessions and journals lie: one module for each kind of store."""
