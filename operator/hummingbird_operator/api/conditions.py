@@ -24,6 +24,22 @@ class RunCondition(StrEnum):
     FINISHED = "Finished"  # True with either outcome: the one to wait for
 
 
+class Checkpoint(StrEnum):
+    """Reasons of the checkpoints from Accepted to SessionSaved; Answered = False carries a Failure instead."""
+
+    ACCEPTED = "Accepted"  # resolved against the configuration
+    CLAIMED = "Claimed"  # a standby member of the pool was claimed
+    RECLAIMED = "Reclaimed"  # the session's own sandbox still lingered, with its files
+    COLD_STARTED = "ColdStarted"  # the pool was empty: a sandbox was made for this run
+    REPLACED = "Replaced"  # the first sandbox was lost; this is the second and last
+    COMPLETED = "Completed"  # the model answered
+    NOTE_WRITTEN = "NoteWritten"  # the note carries the outcome
+    NOTHING_TO_DELIVER = "NothingToDeliver"  # no target, delivery None, or the run ended before its note
+    RETRYING = "Retrying"  # the forge or the store is away; tried again
+    SAVED = "Saved"  # conversation, transcript and archive are stored
+    NOTHING_TO_SAVE = "NothingToSave"  # the run ended before there was a conversation
+
+
 class Working(StrEnum):
     """Reasons of `Succeeded` = Unknown."""
 

@@ -1,0 +1,189 @@
+"""What people on call see: metrics, JSON logs and the health of the process.
+
+Health is served from a thread of its own, so that it answers while the event loop is busy, and can say that it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800)
+"""Buckets from a warm claim (milliseconds) to a whole run (half an hour)."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The operator's own collectors on one registry; names follow controller-runtime's shapes under our prefix."""
+
+    registry: CollectorRegistry
+    steps: Counter
+    """`hummingbird_agentrun_steps_total{step,result}`: applied steps; `result` is ok, again or error."""
+    outcomes: Counter
+    """`hummingbird_agentruns_finished_total{workflow,reason}`."""
+    phases: Gauge
+    """`hummingbird_agentruns{phase}`: live runs by phase."""
+    duration: Histogram
+    """`hummingbird_agentrun_duration_seconds{workflow}`: from creation to Finished."""
+    claim: Histogram
+    """`hummingbird_sandbox_claim_seconds{launch}`: from asking for a sandbox to having it; warm, cold or lingered."""
+    turns: Counter
+    """`hummingbird_agentrun_turns_total{workflow}`: model calls whose answer was kept."""
+    cost: Counter
+    """`hummingbird_agentrun_cost_usd_total{workflow,model}`."""
+    loop_lag: Histogram
+    """`hummingbird_event_loop_lag_seconds`: how late a timer of the event loop fires."""
+    leader: Gauge
+    """`hummingbird_leader`: 1 while this process leads."""
+
+    @classmethod
+    def on(cls, registry: CollectorRegistry) -> Metrics:
+        """Make the collectors on that registry; one registry for a process, a fresh one for each test."""
+        prefix = "hummingbird"
+        return cls(
+            registry=registry,
+            steps=Counter(f"{prefix}_agentrun_steps", "Steps applied", ["step", "result"], registry=registry),
+            outcomes=Counter(
+                f"{prefix}_agentruns_finished", "Finished runs", ["workflow", "reason"], registry=registry
+            ),
+            phases=Gauge(f"{prefix}_agentruns", "Live runs by phase", ["phase"], registry=registry),
+            duration=Histogram(
+                f"{prefix}_agentrun_duration_seconds",
+                "Creation to Finished",
+                ["workflow"],
+                registry=registry,
+                buckets=SECONDS,
+            ),
+            claim=Histogram(
+                f"{prefix}_sandbox_claim_seconds",
+                "Asking for a sandbox to having it",
+                ["launch"],
+                registry=registry,
+                buckets=SECONDS,
+            ),
+            turns=Counter(
+                f"{prefix}_agentrun_turns", "Model calls whose answer was kept", ["workflow"], registry=registry
+            ),
+            cost=Counter(f"{prefix}_agentrun_cost_usd", "Cost of runs", ["workflow", "model"], registry=registry),
+            loop_lag=Histogram(
+                f"{prefix}_event_loop_lag_seconds", "Lateness of the event loop", registry=registry, buckets=SECONDS
+            ),
+            leader=Gauge(f"{prefix}_leader", "1 while this process leads", registry=registry),
+        )
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; known secrets never leave the process in it."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__()
+        # longest first, so that a secret which contains another one is hidden whole
+        self._secrets = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record: time, level, logger, message, and the fields given as `extra={"run": …}`."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {key: getattr(record, key) for key in ("run", "pool", "step", "turn") if hasattr(record, key)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        for secret in self._secrets:
+            text = text.replace(secret, "[redacted]")
+        return text
+
+
+def configure_logging(*, level: str, secrets: Iterable[str] = ()) -> None:
+    """Send every log line of the process to stderr as JSON."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter(secrets))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("kopf.objects", "kopf.activities", "urllib3", "websockets", "botocore", "asyncio"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level]))
+
+
+class Health:
+    """`/healthz` (alive), `/readyz` (may take traffic) and `/metrics` on one port, from a thread of its own."""
+
+    def __init__(
+        self,
+        port: int,
+        registry: CollectorRegistry,
+        *,
+        alive: Callable[[], str],
+        ready: Callable[[], str],
+        host: str = "",
+    ) -> None:
+        """`alive` and `ready` give an empty text when all is well, else the reason why not. Port 0 takes a free one."""
+        probes = {"/healthz": alive, "/readyz": ready}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/metrics":
+                    self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+                elif probe := probes.get(self.path):
+                    problem = probe()
+                    self._answer(503 if problem else 200, (problem or "ok").encode(), "text/plain; charset=utf-8")
+                else:
+                    self._answer(404, b"known here: /healthz /readyz /metrics", "text/plain; charset=utf-8")
+
+            def _answer(self, status: int, body: bytes, content_type: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+                logging.getLogger(__name__).debug(format, *args)
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is served."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)
+
+
+class Pulse:
+    """A beat that something else must not miss: liveness compares its age with a bound, on the monotonic clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def beat(self) -> None:
+        """Something that proves life happened now."""
+        self._last = self._clock()
+
+    def age(self) -> float:
+        """Seconds since the last beat."""
+        return self._clock() - self._last
