@@ -294,10 +294,10 @@ def _keys_at(location: tuple[Any, ...]) -> list[str]:
     """The keys that the section at a location knows."""
     section: Any = Config
     for part in location:
-        if isinstance(section, type) and issubclass(section, Section):
-            known = section.model_fields.get(str(part))
-            section = _inner(known.annotation) if known else Config
-    return list(section.model_fields) if isinstance(section, type) and issubclass(section, Section) else []
+        known = section.model_fields.get(str(part)) if hasattr(section, "model_fields") else None
+        # what is no field of its section is the key of a map: the section of the map's values stays
+        section = _inner(known.annotation) if known else section
+    return list(section.model_fields) if section else []
 
 
 def _inner(annotation: Any) -> Any:

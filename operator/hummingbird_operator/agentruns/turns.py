@@ -1,0 +1,86 @@
+"""Whose turn it is: one run of a session, one of a lane, and no more than there are slots.
+
+The order is in the cluster (creation times, checkpoints); what this process granted is only a reservation on top, so a
+new leader comes to the same order. Pure: `grant` maps what is known to who may go and why the others wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hummingbird_operator.api.conditions import Working
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the order needs to know of one live run."""
+
+    uid: str
+    name: str
+    created: str
+    """creationTimestamp; RFC 3339 sorts as text."""
+    session: str
+    lane: str
+    """Empty for runs without a target: they disturb nobody's merge request."""
+    reply: bool
+    """It continues a session: it waits by session only."""
+    automatic: bool
+    """No person waits for it: people go first."""
+    started: bool
+    """Some process began it: it goes on before anything new begins."""
+    needs_slot: bool
+    """It still has work for a thread; a run that only retries its delivery has not."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """May the run go on? If not, why."""
+
+    granted: bool
+    reason: str
+    message: str
+
+
+GRANTED = Turn(granted=True, reason=Working.RUNNING, message="")
+
+
+def grant(views: Iterable[RunView], *, slots: int) -> Mapping[str, Turn]:
+    """The turn of every live run, by uid.
+
+    First those that were begun, then people's before automatic ones, then the oldest; the uid breaks ties because
+    creation times have whole seconds.
+    """
+    turns: dict[str, Turn] = {}
+    sessions: dict[str, RunView] = {}
+    lanes: dict[str, RunView] = {}
+    taken = 0
+    for view in sorted(views, key=_order):
+        turn = _turn(view, sessions.get(view.session), None if view.reply else lanes.get(view.lane), free=slots - taken)
+        turns[view.uid] = turn
+        # A run that waits for a slot keeps its place in session and lane: a later one must not pass it.
+        sessions.setdefault(view.session, view)
+        if view.lane and not view.reply:
+            lanes.setdefault(view.lane, view)
+        if turn.granted and view.needs_slot:
+            taken += 1
+    return turns
+
+
+def _order(view: RunView) -> tuple[bool, bool, str, str]:
+    return (not view.started, view.automatic, view.created, view.uid)
+
+
+def _turn(view: RunView, in_session: RunView | None, in_lane: RunView | None, *, free: int) -> Turn:
+    if in_session:
+        return Turn(False, Working.WAITING_FOR_SESSION, f"run {in_session.name} of the same session goes first")
+    if in_lane:
+        return Turn(
+            False, Working.WAITING_FOR_SESSION, f"run {in_lane.name} of the same workflow and merge request goes first"
+        )
+    if view.needs_slot and free <= 0:
+        return Turn(False, Working.QUEUED, "every slot of the operator is taken (limits.max_concurrent_runs)")
+    return GRANTED

@@ -1,0 +1,104 @@
+"""The configuration: what is accepted, and what a person reads when something is wrong."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from hummingbird_operator.errors import Invalid
+from hummingbird_operator.settings import Project, load
+
+MINIMAL = """
+models: {default: gemini-3.8-flash}
+sessions: {store: "file:///var/lib/hummingbird"}
+workflows: {analyze-failures: {prompt: workflows/analyze-failures.md}}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_smallest_file_gets_the_documented_defaults(tmp_path: Path) -> None:
+    config = load(write(tmp_path, MINIMAL), {}).config
+    assert config.limits.max_cost_usd == Decimal("2.00")
+    assert config.limits.context_tokens == 60_000
+    assert config.sandbox.backend == "k8spool"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("limits: {max_iteratons: 3}", "limits.max_iteratons: unknown key; did you mean max_iterations?"),
+        ("limits: {max_iterations: 0}", "limits.max_iterations: Input should be greater than 0"),
+        ("limits: {max_cost_usd: cheap}", "limits.max_cost_usd: Input should be a valid decimal"),
+        ("gitlab: {url: gitlab.example.com, token_env: T}", "gitlab.url: String should match pattern"),
+        ("gitlab: {url: https://gitlab.example.com}", "gitlab: give exactly one of token_env and token_file"),
+        ("sandbox: {backend: docker}", "sandbox.backend: Input should be 'podman', 'k8s', 'k8spool'"),
+        (
+            "projects: {group/app: {internal: true}}",
+            "projects.group/app.internal: unknown key; did you mean internal_notes?",
+        ),
+        ("nonsense: 1", "nonsense: unknown key; known here: gitlab, limits"),
+    ],
+)
+def test_a_fault_is_named_with_file_and_key(tmp_path: Path, change: str, said: str) -> None:
+    path = write(tmp_path, MINIMAL + change)
+    with pytest.raises(Invalid) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{path}: ")
+    assert said in str(caught.value)
+
+
+def test_a_data_source_never_gets_the_token_that_writes_notes(tmp_path: Path) -> None:
+    text = (
+        MINIMAL + "gitlab: {url: https://gitlab.example.com, token_env: BOT}\nprojects: {g/a: {tokens: {gitlab: BOT}}}"
+    )
+    with pytest.raises(Invalid, match=r"projects\.g/a\.tokens\.gitlab: BOT is the token that writes notes"):
+        load(write(tmp_path, text), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [", "is not YAML"), ("- a", "must be a YAML mapping"), ("", "must be a YAML mapping")]
+)
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        load(write(tmp_path, text), {})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"absent\.yaml: cannot read the configuration: No such file"):
+        load(tmp_path / "absent.yaml", {})
+
+
+def test_a_missing_secret_names_the_variable_and_the_key(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, MINIMAL), {"EMPTY": " "})
+    with pytest.raises(Invalid, match=r"gitlab\.token_env: the environment variable EMPTY is not set or empty"):
+        settings.secret("gitlab.token_env", env="EMPTY")
+
+
+def test_a_secret_file_is_read_at_each_use_so_that_a_rotation_needs_no_restart(tmp_path: Path) -> None:
+    settings, token = load(write(tmp_path, MINIMAL), {}), tmp_path / "token"
+    token.write_text("first\n")
+    assert settings.secret("gitlab.token_file", env=None, file=token) == "first"
+    token.write_text("second\n")
+    assert settings.secret("gitlab.token_file", env=None, file=token) == "second"
+    token.write_text("")
+    with pytest.raises(Invalid, match="is empty"):
+        settings.secret("gitlab.token_file", env=None, file=token)
+
+
+def test_the_environment_is_not_shown_in_a_repr(tmp_path: Path) -> None:
+    assert "s3cret" not in repr(load(write(tmp_path, MINIMAL), {"TOKEN": "s3cret"}))
+
+
+def test_a_project_is_found_by_its_path_before_any_glob(tmp_path: Path) -> None:
+    text = MINIMAL + "projects: {'group/*': {internal_notes: true}, group/app: {}}"
+    config = load(write(tmp_path, text), {}).config
+    assert config.project("group/app") == Project()
+    assert config.project("group/other") == Project(internal_notes=True)
+    assert config.project("elsewhere/app") is None
