@@ -1,0 +1,81 @@
+"""What is known about a run before the next step is decided. Frozen, gathered anew for every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from hummingbird_operator.agentruns.objects import lane, session_id
+from hummingbird_operator.agentruns.turns import RunView
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.resolve import Order
+    from hummingbird_operator.agentruns.turns import Turn
+    from hummingbird_operator.errors import Invalid
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The live object, what the configuration says of it, and what this process knows besides."""
+
+    now: datetime
+    me: RunnerRef
+    run: AgentRun
+    order: Order | Invalid
+    """What is in force, or why the spec cannot be carried out."""
+    turn: Turn
+    max_attempts: int
+    sandbox_held: bool
+    """This run may still hold a sandbox: claimed, and not let go by this process."""
+    delivery_after: datetime | None = None
+    """The forge was away: do not try before then."""
+
+    @property
+    def cancelled(self) -> bool:
+        """A person wants the end: cancel, or deletion."""
+        return self.run.spec.cancel or self.run.metadata.deleting
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the wall time of the run is up; None before its turn came."""
+        resolved, start = self.run.status.resolved, self.run.status.start_time
+        if start is None or resolved is None or resolved.limits is None or resolved.limits.timeout_seconds is None:
+            return None
+        return start + timedelta(seconds=resolved.limits.timeout_seconds)
+
+    def stands(self, type_: str) -> bool:
+        """The condition is True."""
+        return c.is_true(self.run.status.conditions, type_)
+
+    def settled(self, type_: str) -> bool:
+        """The condition is True or False: that step is over, one way or the other."""
+        return settled(self.run, type_)
+
+
+def settled(run: AgentRun, type_: str) -> bool:
+    """Whether that checkpoint is over, one way or the other."""
+    found = c.find(run.status.conditions, type_)
+    return found is not None and found.status in ("True", "False")
+
+
+def view(run: AgentRun, *, held: bool) -> RunView:
+    """What the order of turns needs of a run; `held`: this process already gave it the turn."""
+    created = run.metadata.creation_timestamp
+    trigger = run.spec.trigger
+    answered = settled(run, c.RunCondition.ANSWERED)
+    saved = settled(run, c.RunCondition.SESSION_SAVED)
+    return RunView(
+        uid=run.metadata.uid,
+        name=run.metadata.name,
+        created=c.rfc3339(created) if created else "",
+        session=session_id(run),
+        # a run that waits for its forge must not block the merge request's next one for a day
+        lane="" if answered and saved else lane(run),
+        reply=run.spec.session is not None,
+        automatic=bool(trigger and trigger.automatic),
+        started=held or run.status.start_time is not None,
+        needs_slot=not (answered and saved),
+    )

@@ -1,0 +1,147 @@
+"""The next status of a run, for each checkpoint: pure, from the old one. Also the names that a run goes by."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import (
+    AgentRun,
+    AgentRunStatus,
+    RunnerRef,
+    SandboxStatus,
+    SessionStatus,
+    phase,
+    render_target,
+)
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.resolve import Order
+
+
+def session_id(run: AgentRun) -> str:
+    """The session of a run: the one it names, else its own uid."""
+    return run.spec.session or run.metadata.uid
+
+
+def lane(run: AgentRun) -> str:
+    """Runs of one workflow on one target exclude each other; empty without a target."""
+    target = render_target(run.spec.target)
+    if not target:
+        return ""
+    return hashlib.sha256(f"{target}\n{run.spec.workflow}".encode()).hexdigest()[:16]
+
+
+def with_status(
+    run: AgentRun, now: datetime, *conditions: tuple[str, c.Status, str, str], **changes: Any
+) -> AgentRunStatus:
+    """The status with those conditions `(type, status, reason, message)` and fields changed; phase and message follow."""
+    found = run.status.conditions
+    for type_, status, reason, message in conditions:
+        found = c.with_condition(found, type_, status, reason, message, now=now, generation=run.metadata.generation)
+    # the last condition given is the news; its sentence is the one that people see first
+    news = {"message": conditions[-1][3]} if conditions else {}
+    values = {
+        "conditions": found,
+        "phase": phase(found),
+        "observed_generation": run.metadata.generation,
+        **news,
+        **changes,
+    }
+    return run.status.model_copy(update=values)
+
+
+def taken_over(run: AgentRun, me: RunnerRef, now: datetime) -> AgentRunStatus:
+    """The first write of a process: from now on writes of any other one fail."""
+    return with_status(
+        run, now, runner=me, attempts=run.status.attempts + 1, target=render_target(run.spec.target) or None
+    )
+
+
+def accepted(run: AgentRun, me: RunnerRef, order: Order, head_sha: str | None, now: datetime) -> AgentRunStatus:
+    """Take-over and Accepted in one write: a new run costs one call less."""
+    resolved = order.resolved.model_copy(update={"head_sha": head_sha or order.resolved.head_sha})
+    message = "; ".join(order.remarks) or f"workflow {order.workflow.name}, model {resolved.model}"
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.ACCEPTED, "True", c.Checkpoint.ACCEPTED, message),
+        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.QUEUED, "accepted"),
+        runner=me,
+        attempts=run.status.attempts + (0 if run.status.runner == me else 1),
+        resolved=resolved,
+        target=render_target(run.spec.target) or None,
+        session=SessionStatus(id=session_id(run)),
+    )
+
+
+def refused(run: AgentRun, me: RunnerRef, message: str, now: datetime) -> AgentRunStatus:
+    """The spec cannot be carried out: one write says so and ends the run."""
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.ACCEPTED, "False", c.Failure.INVALID, message),
+        (c.RunCondition.SUCCEEDED, "False", c.Failure.INVALID, message),
+        (c.RunCondition.FINISHED, "True", c.Failure.INVALID, message),
+        runner=me,
+        target=render_target(run.spec.target) or None,
+        completion_time=now,
+    )
+
+
+def waiting(run: AgentRun, reason: str, message: str, now: datetime) -> AgentRunStatus | None:
+    """Still working, and why it does not move; None where the status says so already."""
+    found = c.find(run.status.conditions, c.RunCondition.SUCCEEDED)
+    if found and (found.reason, found.message) == (reason, message):
+        return None
+    return with_status(run, now, (c.RunCondition.SUCCEEDED, "Unknown", reason, message))
+
+
+def sandbox_ready(run: AgentRun, sandbox: SandboxStatus, reason: str, start: datetime, now: datetime) -> AgentRunStatus:
+    """The sandbox is this run's, and work begins."""
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.SANDBOX_READY, "True", reason, f"{sandbox.backend} {sandbox.name}"),
+        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.RUNNING, "the agent is at work"),
+        sandbox=sandbox,
+        start_time=run.status.start_time or start,
+    )
+
+
+def concluded(run: AgentRun, reason: str, message: str, now: datetime, **changes: Any) -> AgentRunStatus:
+    """The outcome is settled: no more model calls. Reason Completed is an answer, any other a failure."""
+    answered = reason == c.Checkpoint.COMPLETED
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.ANSWERED, "True" if answered else "False", reason, message),
+        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.DELIVERING, message),
+        **changes,
+    )
+
+
+def finished(run: AgentRun, now: datetime) -> AgentRunStatus:
+    """The last write: Succeeded with its reason, and Finished."""
+    reason, message = outcome(run)
+    succeeded: c.Status = "True" if reason in set(c.Success) else "False"
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.SUCCEEDED, succeeded, reason, message),
+        (c.RunCondition.FINISHED, "True", reason, message),
+        completion_time=now,
+    )
+
+
+def outcome(run: AgentRun) -> tuple[str, str]:
+    """How the run ends: an answer that nobody could be given is a failure of its own."""
+    delivered = c.find(run.status.conditions, c.RunCondition.DELIVERED)
+    answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+    if delivered and delivered.status == "False":
+        return delivered.reason, delivered.message
+    if answered and answered.status == "False":
+        return answered.reason, answered.message
+    return c.Success.COMPLETED, answered.message if answered else "nothing was asked"

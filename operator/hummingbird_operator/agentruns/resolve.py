@@ -1,0 +1,131 @@
+"""What is in force for a run: its spec, its workflow and the configuration, within the configuration's ceilings.
+
+Pure. Refusals are `Invalid` and name the field of the spec, or the key of the configuration, that a person must mend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeVar
+
+from hummingbird_operator.api.agentrun import (
+    AgentRunSpec,
+    Backend,
+    Delivery,
+    EffectiveLimits,
+    EffectiveSandbox,
+    GitLabTarget,
+    Limits,
+    Resolved,
+    cut_message,
+)
+from hummingbird_operator.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from hummingbird_operator.settings import Config
+    from hummingbird_operator.workflows import Workflow, Workflows
+
+N = TypeVar("N", int, Decimal)
+
+SUPPORTED = (Backend.K8SPOOL, Backend.K8S)
+"""Backends that this version can claim; the schema already knows the others."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """An accepted run, with everything that its steps need from the configuration."""
+
+    workflow: Workflow
+    resolved: Resolved
+    target: GitLabTarget | None
+    notes: bool
+    """Whether there is a note to write."""
+    internal: bool
+    """Whether the note must be internal."""
+    message: str
+    message_cut: bool
+    remarks: tuple[str, ...]
+    """Sentences for the person who made the run: limits that were lowered to their ceiling."""
+
+
+def resolve(spec: AgentRunSpec, config: Config, workflows: Workflows) -> Order:
+    """The order that this spec means. Raises Invalid."""
+    if spec.notice is not None:
+        raise Invalid("spec.notice", "fixed answers are not carried out by this version")
+    try:
+        workflow = workflows.get(spec.workflow)
+    except NotFound as error:
+        raise Invalid("spec.workflow", str(error)) from error
+    target = _target(spec, config, workflow)
+    limits, remarks = _limits(spec, config, workflow)
+    message, cut = cut_message(spec.message or "")
+    project = config.project(target.project) if target else None
+    internal = bool(project and project.internal_notes) or bool(spec.trigger and spec.trigger.internal)
+    return Order(
+        workflow=workflow,
+        resolved=Resolved(
+            workflow_hash=workflow.hash,
+            model=spec.model or workflow.entry.model or config.models.default,
+            sandbox=_sandbox(spec, config, workflow),
+            limits=limits,
+            head_sha=target.sha if target else None,
+        ),
+        target=target,
+        notes=target is not None and spec.delivery is not Delivery.NONE,
+        internal=internal,
+        message=message,
+        message_cut=cut,
+        remarks=remarks,
+    )
+
+
+def _target(spec: AgentRunSpec, config: Config, workflow: Workflow) -> GitLabTarget | None:
+    if spec.target is None:
+        return None
+    if spec.target.gitlab is None:
+        raise Invalid("spec.target.github", "GitHub is not served by this version; use spec.target.gitlab")
+    if config.gitlab is None:
+        raise Invalid("spec.target.gitlab", "the operator's configuration has no section gitlab")
+    target, where = spec.target.gitlab, "spec.target.gitlab.project"
+    if config.project(target.project) is None:
+        known = ", ".join(sorted(config.projects)) or "none"
+        raise Invalid(where, f"{target.project} is not allowed; projects in the operator's configuration: {known}")
+    if not workflow.admits(target.project):
+        globs = ", ".join(workflow.entry.projects)
+        raise Invalid(where, f"workflow {workflow.name} is for the projects {globs}, not for {target.project}")
+    return target
+
+
+def _sandbox(spec: AgentRunSpec, config: Config, workflow: Workflow) -> EffectiveSandbox:
+    asked = spec.sandbox.backend if spec.sandbox else None
+    backend = asked or Backend(workflow.entry.sandbox or config.sandbox.backend)
+    if backend not in SUPPORTED:
+        where = "spec.sandbox.backend" if asked else f"workflows.{workflow.name}.sandbox"
+        raise Invalid(where, f"{backend} is not served by this version; use {' or '.join(SUPPORTED)}")
+    if backend is Backend.K8S and not config.sandbox.image:
+        raise Invalid("sandbox.image", "the backend k8s needs an image in the operator's configuration")
+    pool = (spec.sandbox and spec.sandbox.pool) or config.sandbox.pool
+    return EffectiveSandbox(backend=backend, pool=pool if backend is Backend.K8SPOOL else None)
+
+
+def _limits(spec: AgentRunSpec, config: Config, workflow: Workflow) -> tuple[EffectiveLimits, tuple[str, ...]]:
+    """The lower of what was asked for and the ceiling; each lowered wish is said."""
+    asked, top = spec.limits or Limits(), config.limits
+    turns = min(workflow.entry.max_iterations or top.max_iterations, top.max_iterations)
+    remarks: list[str] = []
+
+    def lower(name: str, wish: N | None, default: N, ceiling: N) -> N:
+        if wish is not None and wish > ceiling:
+            remarks.append(f"spec.limits.{name}: {wish} is above the ceiling, {ceiling} is in force")
+        return default if wish is None else min(wish, ceiling)
+
+    in_force = EffectiveLimits(
+        max_iterations=lower("maxIterations", asked.max_iterations, turns, top.max_iterations),
+        context_tokens=lower("contextTokens", asked.context_tokens, top.context_tokens, top.context_tokens),
+        max_cost_usd=lower("maxCostUSD", asked.max_cost_usd, top.max_cost_usd, top.max_cost_usd),
+        timeout_seconds=lower(
+            "timeoutSeconds", asked.timeout_seconds, top.run_timeout_seconds, top.run_timeout_seconds
+        ),
+    )
+    return in_force, tuple(remarks)
