@@ -1,0 +1,88 @@
+"""Google credentials for Vertex AI: found by Application Default Credentials, refreshed in time, never shown.
+
+This is the one module that reads the environment: `GOOGLE_CLOUD_PROJECT` itself, the rest through google-auth.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import google.auth
+import google.auth.exceptions
+import google.auth.transport.requests
+
+from hummingbird_ai.errors import AuthFailed, ModelError, TransportFailed
+from hummingbird_ai.http import new_session
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_TOKEN_SECONDS = 15.0  # google-auth would wait 120 s for a token
+
+
+class VertexAuth:
+    """A bearer token and a project. Thread-safe; credentials are looked up at first use, not when it is built."""
+
+    def __init__(
+        self, project: str = "", *, credentials: Any = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._explicit_project = project
+        self._credentials = credentials
+        self._adc_project: str | None = None
+        self._environment = os.environ if environment is None else environment  # noqa: TID251 - see above
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"VertexAuth(project={self._explicit_project!r})"
+
+    @property
+    def project(self) -> str:
+        """The explicit one, then GOOGLE_CLOUD_PROJECT, then the one the credentials name; AuthFailed without any."""
+        named = self._explicit_project or self._environment.get("GOOGLE_CLOUD_PROJECT", "")
+        if named:
+            return named
+        with self._lock:
+            self._find_credentials()
+        if not self._adc_project:
+            raise AuthFailed("no Google Cloud project: none given, GOOGLE_CLOUD_PROJECT unset, none in the credentials")
+        return self._adc_project
+
+    def headers(self, *, renew: bool = False) -> dict[str, str]:
+        """The Authorization header; `renew` fetches a new token even if the old one looks valid (after a 401).
+
+        Raises AuthFailed, or TransportFailed when the token service cannot be reached.
+        """
+        with self._lock:
+            credentials = self._find_credentials()
+            if renew or not credentials.valid:
+                self._refresh(credentials)
+            return {"Authorization": f"Bearer {credentials.token}"}
+
+    def _find_credentials(self) -> Any:
+        if self._credentials is None:
+            try:
+                self._credentials, self._adc_project = google.auth.default(scopes=[SCOPE], request=_request())
+            except google.auth.exceptions.GoogleAuthError as error:
+                raise _in_our_words(error) from error
+        return self._credentials
+
+    def _refresh(self, credentials: Any) -> None:
+        try:
+            credentials.refresh(_request())
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise _in_our_words(error) from error
+
+
+def _request() -> Any:
+    # A session of its own: google-auth closes the one it is given. Asking for a token twice does no harm.
+    transport = google.auth.transport.requests.Request(session=new_session(retries=2))
+    return partial(transport, timeout=_TOKEN_SECONDS)
+
+
+def _in_our_words(error: google.auth.exceptions.GoogleAuthError) -> ModelError:
+    text = f"Google credentials: {str(error.args[0]) if error.args else type(error).__name__}"[:500]
+    if isinstance(error, google.auth.exceptions.TransportError) or error.retryable:
+        return TransportFailed(text)
+    return AuthFailed(text)

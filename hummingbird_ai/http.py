@@ -1,0 +1,296 @@
+"""HTTP for model calls: sessions without hidden retries, bounded answers, and a call that can be cut.
+
+`requests.Session.close` does not end a call that another thread has in flight, so a call here keeps a duplicate of its
+socket: shutting that down wakes the reading thread at once, also inside a TLS handshake.
+"""
+
+# ruff: noqa: A005 - the name is the one the seed gives; nothing here imports the standard `http`
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.retry import Retry
+
+from hummingbird_ai.abort import Abort
+from hummingbird_ai.errors import BadRequest, CallAborted, MalformedReply, ModelError, TransportFailed
+
+MAX_REPLY_BYTES = 32 * 1024 * 1024
+CONNECT_SECONDS = 10.0
+CALL_SECONDS = 600.0
+_READ_BYTES = 64 * 1024
+_BAD_ADDRESS = (
+    requests.exceptions.MissingSchema,
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.InvalidURL,
+    urllib3.exceptions.LocationValueError,
+)
+
+# A model may think for minutes while no byte flows; without these a gateway or NAT forgets the connection.
+_SOCKET_OPTIONS = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """A complete answer; header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Flight:
+    """The call one thread has in flight: `cut` ends it from another thread, whatever it waits for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        self._cut = False
+
+    def __enter__(self) -> Flight:
+        _here.flight = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _here.flight = None
+        self._replace(None)
+
+    def watch(self, file_descriptor: int) -> None:
+        """Hold a duplicate of the socket this call uses: the original is detached by TLS and closed by http.client."""
+        self._replace(socket.socket(fileno=os.dup(file_descriptor)))
+
+    def is_cut(self) -> bool:
+        """Somebody has ended this call: what was read of its answer may be cut short."""
+        return self._cut
+
+    def cut(self) -> None:
+        """Shut the connection down in both directions; also one that is only being made."""
+        with self._lock:
+            self._cut = True
+            _shut_down(self._line)
+
+    def _replace(self, line: socket.socket | None) -> None:
+        with self._lock:
+            if self._line is not None:
+                self._line.close()
+            self._line = line
+            if self._cut:
+                _shut_down(line)
+
+
+class _Here(threading.local):
+    """The flight of this thread: requests offers no way to hand a value down to the connection it picks."""
+
+    flight: Flight | None = None
+
+
+_here = _Here()
+
+
+def _shut_down(line: socket.socket | None) -> None:
+    if line is not None:
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # the other side was faster
+
+
+def _watch(sock: Any) -> None:
+    if _here.flight is not None and sock is not None:
+        _here.flight.watch(sock.fileno())
+
+
+class _Connection(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        _watch(sock)
+        return sock
+
+    def putrequest(self, *args: Any, **kwargs: Any) -> None:
+        _watch(self.sock)  # a kept connection is used again: no new one is made
+        super().putrequest(*args, **kwargs)
+
+
+class _TlsConnection(HTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        _watch(sock)
+        return sock
+
+    def putrequest(self, *args: Any, **kwargs: Any) -> None:
+        _watch(self.sock)
+        super().putrequest(*args, **kwargs)
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+_POOLS = {"http": _Pool, "https": _TlsPool}
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, socket_options=_SOCKET_OPTIONS, **pool_kwargs)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **proxy_kwargs)
+        if not proxy.lower().startswith("socks"):
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+class _OwnHeadersOnly(AuthBase):
+    """Keeps requests from replacing our Authorization header by an entry of a ~/.netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def new_session(*, retries: int = 0, backoff_seconds: float = 0.5, pool_size: int = 4) -> requests.Session:
+    """A session with `retries` transport retries for reads; model calls take 0.
+
+    With more than 0 a connection that cannot be made is tried again for every method, a status (500, 502, 503, 504;
+    never 429) for reads only. Proxies and CA bundles named in the environment apply, as requests does by default.
+    """
+    session = requests.Session()
+    policy = Retry(
+        total=retries,
+        backoff_factor=backoff_seconds,
+        status_forcelist=(500, 502, 503, 504),
+        allowed_methods=("GET", "HEAD"),
+        raise_on_status=False,
+        respect_retry_after_header=False,
+    )
+    adapter = _Adapter(pool_connections=pool_size, pool_maxsize=pool_size, max_retries=policy if retries else 0)
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    session.auth = _OwnHeadersOnly()
+    return session
+
+
+def post(
+    session: requests.Session,
+    url: str,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    seconds: float = CALL_SECONDS,
+    max_bytes: int = MAX_REPLY_BYTES,
+    abort: Abort | None = None,
+) -> HttpReply:
+    """Send one POST and read its whole answer, of any status.
+
+    Raises TransportFailed, MalformedReply (an answer over `max_bytes` or wrongly encoded), BadRequest (no valid
+    address) and CallAborted. Redirects are not followed: they would carry the key to another host.
+    """
+    flight = Flight()
+    with flight, abort.on_abort(flight.cut) if abort else nullcontext():
+        try:
+            if not flight.is_cut():
+                reply = _exchange(session, url, body, dict(headers), seconds, max_bytes)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ModelError) as error:
+            if not flight.is_cut():
+                # `from None`: the exceptions of requests hold the request, and with it the key
+                raise _in_our_words(error, seconds) from None
+        if flight.is_cut():
+            raise CallAborted(abort.reason if abort and abort.reason else "cut")
+    return reply
+
+
+def _exchange(
+    session: requests.Session, url: str, body: bytes, headers: dict[str, str], seconds: float, max_bytes: int
+) -> HttpReply:
+    deadline = time.monotonic() + seconds
+    with session.post(
+        url,
+        data=body,
+        headers=headers,
+        timeout=(CONNECT_SECONDS, seconds),
+        stream=True,
+        allow_redirects=False,
+    ) as response:
+        chunks = bytearray()
+        while chunk := response.raw.read1(_READ_BYTES, decode_content=True):
+            chunks += chunk
+            if len(chunks) > max_bytes:
+                raise MalformedReply(f"the answer is longer than {max_bytes} bytes", status=response.status_code)
+            if time.monotonic() > deadline:
+                raise TransportFailed(f"the answer was not complete after {seconds:g} s")
+        lowered = {name.lower(): value for name, value in response.headers.items()}
+        return HttpReply(response.status_code, lowered, bytes(chunks))
+
+
+def _in_our_words(error: Exception, seconds: float) -> ModelError:
+    """Most telling class first: ConnectTimeout is both a Timeout and a ConnectionError of requests."""
+    if isinstance(error, ModelError):
+        return error
+    if isinstance(error, requests.exceptions.InvalidHeader):
+        return BadRequest("a header value has characters that HTTP does not allow")  # its text would show the value
+    if isinstance(error, _BAD_ADDRESS):
+        return BadRequest(f"not a valid address ({type(error).__name__})")
+    if isinstance(error, urllib3.exceptions.DecodeError):
+        return MalformedReply("the answer's compression is broken")
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return TransportFailed(f"no connection within {CONNECT_SECONDS:g} s")
+    if isinstance(error, requests.Timeout | urllib3.exceptions.ReadTimeoutError | TimeoutError):
+        return TransportFailed(f"no answer within {seconds:g} s")
+    if isinstance(error, requests.exceptions.SSLError):
+        return TransportFailed(f"TLS failed: {_short(error)}")
+    if isinstance(error, requests.exceptions.ProxyError):
+        return TransportFailed(f"the proxy did not connect: {_short(error)}")
+    return TransportFailed(f"the connection did not hold: {_short(error)}")
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """The wait a server asks for, in seconds ≥ 0: `retry-after-ms`, then `retry-after` (seconds or an HTTP date)."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None or value is None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
