@@ -1,0 +1,30 @@
+"""What a person wants to see when something is wrong."""
+
+from __future__ import annotations
+
+from cluster import lifecycle, record
+from cluster.errors import ClusterError
+from cluster.paths import State, state_root
+
+
+def lines() -> tuple[list[str], bool]:
+    """Lines for a person, and whether the cluster is usable."""
+    state = State(state_root())
+    text: list[str] = []
+    running = record.read(state)
+    if running is not None:
+        alive = running.alive()
+        for process in running.processes:
+            text.append(f"{process.name:24} pid {process.pid:<8} {'runs' if process in alive else 'ended'}")
+        text.append(f"logs                     {state.logs}")
+    try:
+        found = lifecycle.find()
+    except ClusterError as error:
+        return [*text, f"not usable: {error}"], False
+    text += [
+        f"provider                 {found.provider} ({found.reason})",
+        f"kubeconfig               {found.kubeconfig}",
+        f"kubectl                  {found.kubectl}",
+        f"node                     {found.node}",
+    ]
+    return text, True
