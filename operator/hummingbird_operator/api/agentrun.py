@@ -176,9 +176,10 @@ class Trigger(Input):
     url: Url | None = None
     """Address of what caused the run: a pipeline, a comment."""
     automatic: bool = Field(default=False, strict=True)
-    """True where nobody asked: the run limit and the check for an answer to the same commit hold for it."""
+    """True where nobody asked: such runs are limited for each merge request and skip a commit that was answered before.
+    Left out: false."""
     internal: bool = Field(default=False, strict=True)
-    """True where the question stands in an internal note: the answer must be internal too."""
+    """True where the question stands in an internal note: the answer must be internal too. Left out: false."""
     discussion: OpaqueId | None = None
     """Thread of the question; the answer goes there."""
     note_id: Annotated[int, whole(1, _ID_LIMIT)] | None = None
@@ -228,13 +229,14 @@ class AgentRunSpec(Input):
     sandbox: SandboxChoice | None = None
     """Where commands run. What is left out comes from the workflow, else from sandbox in the configuration."""
     limits: Limits | None = None
-    """Where the run must end. What is left out comes from the workflow, else from limits in the configuration, whose
-    values are also the ceiling."""
+    """Where the run must end. What is left out comes from the workflow, else from limits in the configuration; the
+    values in force stand in status.resolved.limits."""
     delivery: Delivery | None = None
     """Note writes the answer to the target, None only to the status and the session store. Left out: Note where there
     is a target."""
     cancel: bool = Field(default=False, strict=True)
-    """True ends the run as soon as possible; an answer that is already there is still delivered. Cannot be undone."""
+    """True ends the run as soon as possible; an answer that is already there is still delivered. Cannot be undone. Left
+    out: false."""
     ttl_seconds_after_finished: Annotated[int, whole(0, 31_536_000)] | None = None
     """Seconds after its end until the run is deleted. Left out: it is kept. Runs made from events have 15 days."""
 

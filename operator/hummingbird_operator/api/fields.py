@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -57,6 +57,16 @@ class Model(BaseModel):
             return cls.model_validate(dict(data) if isinstance(data, Mapping) else data)
         except ValidationError as error:
             raise invalid(cls, error, where) from error
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A changed copy, by attribute names. Unlike pydantic's own it is checked, so that bounds hold for it too."""
+        changes = dict(update or {})
+        unknown = sorted(changes.keys() - type(self).model_fields.keys())
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no attribute {', '.join(unknown)}")
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        copy = type(self).model_validate({**values, **changes})
+        return copy if not deep else type(self).model_validate(copy.model_dump())
 
     def as_dict(self) -> dict[str, Any]:
         """The wire form, JSON-able; what is not set is left out."""
@@ -104,11 +114,12 @@ def _cut(maximum: int) -> BeforeValidator:
     return BeforeValidator(lambda value: value[:maximum] if isinstance(value, str) else value)
 
 
-_ALNUM_ENDS = "out of lower-case letters, digits and hyphens, beginning and ending with a letter or digit"
+_ALNUM_ENDS = "lower-case letters, digits and hyphens, beginning and ending with a letter or digit"
 _MONEY = Form(
     r"^[0-9]{1,6}(\.[0-9]{1,6})?$", 'must be a decimal number in quotes with at most six places, such as "2.00"'
 )
 _MONEY_SCHEMA = {"type": "string", "maxLength": 13, "pattern": _MONEY.expression}
+_SPENT_SCHEMA = {"type": "string", "maxLength": 20, "pattern": r"^[0-9]+(\.[0-9]+)?$"}
 _MICRO = Decimal("0.000001")
 
 
@@ -121,8 +132,11 @@ def _money(value: object) -> Decimal:
 
 
 def _spent(value: object) -> Decimal:
-    money = value if isinstance(value, Decimal) else _money(value)
-    return money if money == money.quantize(_MICRO) else money.quantize(_MICRO, rounding=ROUND_CEILING)
+    try:
+        money = value if isinstance(value, Decimal) else Decimal(str(value))
+        return money if money == money.quantize(_MICRO) else money.quantize(_MICRO, rounding=ROUND_CEILING)
+    except InvalidOperation as error:
+        raise PydanticCustomError("wrong_form", "{sentence}", {"sentence": _MONEY.sentence}) from error
 
 
 _PRINT_MONEY = PlainSerializer(lambda value: format(value, "f"), return_type=str)
@@ -130,8 +144,8 @@ _PRINT_MONEY = PlainSerializer(lambda value: format(value, "f"), return_type=str
 Money = Annotated[Decimal, BeforeValidator(_money), _PRINT_MONEY, WithJsonSchema(_MONEY_SCHEMA)]
 """US dollars: a string on the wire, a Decimal here, printed as it was read."""
 
-Spent = Annotated[Decimal, BeforeValidator(_spent), _PRINT_MONEY, WithJsonSchema(_MONEY_SCHEMA)]
-"""US dollars that were spent, rounded up to a millionth: never understated. The journal keeps the exact figure."""
+Spent = Annotated[Decimal, BeforeValidator(_spent), _PRINT_MONEY, WithJsonSchema(_SPENT_SCHEMA)]
+"""US dollars in a status, rounded up to a millionth: never understated. The journal keeps the exact figure."""
 
 Timestamp = Annotated[
     datetime,
@@ -146,12 +160,12 @@ Count = Annotated[int, whole(0, 10**15)]
 WorkflowName = Annotated[
     str,
     Field(max_length=40),
-    Form(r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$", f"must be 1 to 40 characters {_ALNUM_ENDS}"),
+    Form(r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$", f"must be 1 to 40 {_ALNUM_ENDS}"),
 ]
 PoolName = Annotated[
     str,
     Field(max_length=63),
-    Form(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", f"must be 1 to 63 characters {_ALNUM_ENDS}"),
+    Form(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", f"must be 1 to 63 {_ALNUM_ENDS}"),
 ]
 SecretName = Annotated[
     str,

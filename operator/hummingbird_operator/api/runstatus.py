@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema, field_validator
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, field_validator
 
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.conditions import Condition
@@ -22,7 +22,7 @@ from hummingbird_operator.api.fields import (
     Token,
     utf8_prefix,
 )
-from hummingbird_operator.api.limits import Backend, Limits, SandboxChoice
+from hummingbird_operator.api.limits import Backend
 
 ANSWER_BYTES = 8 * 1024
 """Of UTF-8: how much of the answer stands in the status. All of it is in the session store."""
@@ -115,19 +115,26 @@ def phase(conditions: Sequence[Condition]) -> Phase:
     return next((found for reason, found in _WORKING.items() if reason == succeeded.reason), Phase.RUNNING)
 
 
-class EffectiveSandbox(SandboxChoice):
+class EffectiveSandbox(Observed):
     """The sandbox that is in force for a run."""
 
-    model_config = ConfigDict(extra="ignore")
-
     backend: Backend | None = None
-    """Backend that is in force."""
+    """Its backend: k8s, k8spool, kubevirt or kubevirtpool."""
+    pool: Name | None = None
+    """The SandboxPool that it is claimed from."""
 
 
-class EffectiveLimits(Limits):
-    """The limits that are in force for a run."""
+class EffectiveLimits(Observed):
+    """The limits that are in force for a run. Their bounds are the configuration's, wider than a spec's."""
 
-    model_config = ConfigDict(extra="ignore")
+    max_iterations: Count | None = None
+    """Turns: calls to the model."""
+    context_tokens: Count | None = None
+    """Size of the conversation in tokens, as of the last call."""
+    max_cost_usd: Spent | None = None
+    """US dollars."""
+    timeout_seconds: Count | None = None
+    """Wall time in seconds from startTime to the answer."""
 
 
 class Resolved(Observed):
@@ -236,10 +243,10 @@ class AgentRunStatus(Observed):
     """Checkpoints: Accepted, SandboxReady, Answered, Delivered, SessionSaved, Succeeded and Finished."""
     resolved: Resolved | None = None
     """What is in force for this run: values that the spec leaves out come from the workflow and the configuration."""
-    target: Annotated[str, Field(max_length=640)] | None = None
+    target: Sentence | None = None
     """The target in one word, such as group/app!42 or octo-org/app#7."""
     start_time: Timestamp | None = None
-    """When the run was accepted."""
+    """When its turn came and work began; limits.timeoutSeconds counts from here."""
     completion_time: Timestamp | None = None
     """When it was finished."""
     attempts: Count = 0

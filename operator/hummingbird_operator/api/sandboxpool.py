@@ -143,7 +143,7 @@ class SandboxPoolSpec(Input):
     """Most members at once: standing by, in use and lingering. Reached, runs wait."""
     active_deadline_seconds: Annotated[int, whole(1, 604_800)] = 1800
     """Seconds, from the claim, after which a member in use is ended."""
-    linger: Linger = Field(default_factory=Linger)
+    linger: Linger = Field(default_factory=Linger, json_schema_extra={"default": {"seconds": 300, "max": 2}})
     """How long a member waits for the reply after its run."""
     pod: PodTemplate | None = None
     """Members are pods of this template."""
