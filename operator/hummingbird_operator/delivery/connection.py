@@ -1,0 +1,144 @@
+"""The connection that notes go over: python-gitlab on a session of ours, and GitLab's refusals as our errors.
+
+Two clients share one session: reads are retried by python-gitlab, writes never are (it would repeat a POST after a lost
+answer, and so post twice). A 429 is not waited for here: it becomes `Unavailable` with the server's own hint, and the
+caller's step comes again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import gitlab
+import requests
+from gitlab.exceptions import GitlabError, GitlabHttpError, GitlabParsingError
+
+from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+
+SERVICE = "GitLab"
+TOKEN_SETTING = "gitlab.token_env"  # noqa: S105 - the name of a setting, not a secret
+READ_RETRIES = 3
+LONGEST_WAIT = 86_400.0
+
+Token = str | Callable[[], str]
+
+
+def retry_after_seconds(value: str | None, now: datetime | None = None) -> float | None:
+    """A `Retry-After` header as seconds: whole, fraction or HTTP date; None when absent or unreadable."""
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(value) - (now or datetime.now(UTC))).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return min(max(0.0, seconds), LONGEST_WAIT) if seconds == seconds else None
+
+
+class _Bearer(requests.auth.AuthBase):
+    """Adds the token when a request leaves. As Authorization, which requests drops on a redirect to another host."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        token = self._token if isinstance(self._token, str) else self._token()
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+
+class _Session(requests.Session):
+    """Sets the time limits, keeps to the configured host, and turns 429 into `Unavailable`."""
+
+    def __init__(self, url: str, token: Token, timeout: tuple[float, float]) -> None:
+        super().__init__()
+        self.auth = _Bearer(token)
+        self._origin = urlsplit(url)[:2]
+        self._timeout = timeout
+
+    def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
+        """As in requests; a next link to another host is refused before the token could go there."""
+        if urlsplit(str(url))[:2] != self._origin:
+            raise Unavailable(SERVICE, f"its answer points to another host ({urlsplit(str(url)).netloc})")
+        kwargs["timeout"] = self._timeout
+        response = super().request(method, url, *args, **kwargs)
+        if response.status_code == 429:
+            hint = retry_after_seconds(response.headers.get("Retry-After"))
+            response.close()
+            raise Unavailable(SERVICE, "too many requests (429)", retry_after=hint)
+        return response
+
+
+class Connection:
+    """`read` retries, `write` does not."""
+
+    def __init__(self, url: str, token: Token, *, ca: str | None, timeout: tuple[float, float]) -> None:
+        self.url = url.rstrip("/")
+        self._session = _Session(self.url, token, timeout)
+        verify = ca or True
+        self.read = gitlab.Gitlab(
+            self.url, session=self._session, retry_transient_errors=True, keep_base_url=True, ssl_verify=verify
+        )
+        self.write = gitlab.Gitlab(self.url, session=self._session, keep_base_url=True, ssl_verify=verify)
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._session.close()
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn every failure of a call about `what` (such as "group/app!42") into one of our errors."""
+    try:
+        yield
+    except HummingbirdError:
+        raise
+    except GitlabParsingError as error:
+        raise Unavailable(SERVICE, "it answered with something other than JSON (a proxy or a sign-in page?)") from error
+    except GitlabHttpError as error:
+        raise _refusal(error, what) from error
+    except GitlabError as error:
+        raise _refusal(error, what) from error
+    except requests.RequestException as error:
+        raise Unavailable(SERVICE, f"no answer ({type(error).__name__})") from error
+
+
+def _refusal(error: GitlabError, what: str) -> HummingbirdError:
+    status, text = error.response_code or 0, readable(error.error_message)
+    if status == 401:
+        return Invalid(TOKEN_SETTING, f"GitLab refused the token (401): {text}. Set one that is valid, with scope api")
+    if status == 403 and "insufficient_scope" in text + str(error.response_body):
+        return Invalid(TOKEN_SETTING, "the token lacks a scope (403): notes need scope api")
+    if status == 403:
+        return Invalid(what, f"GitLab forbids it (403): give the bot the Developer role in the project. {text}")
+    if status == 404 and "project" in text.lower():
+        return Invalid(what, "GitLab shows no such project (404): check its path, and that the bot is a member of it")
+    if status == 404:
+        return NotFound(f"{what}: GitLab does not find it (404): {text}")
+    if status in {400, 413, 422}:
+        return Invalid(what, f"GitLab refused it ({status}): {text}")
+    return Unavailable(SERVICE, f"it answered {status or 'nothing'}: {text}")
+
+
+def readable(message: Any) -> str:
+    """GitLab's error text: a string, bytes, or a dict of lists such as {"note": ["is too long"]}."""
+    if isinstance(message, bytes):
+        message = message.decode(errors="replace")
+    if isinstance(message, str):
+        with contextlib.suppress(ValueError):
+            decoded = json.loads(message)
+            return readable(decoded) if isinstance(decoded, dict | list) else message[:300]
+        return " ".join(message.split())[:300]
+    if isinstance(message, dict):
+        return "; ".join(f"{key} {readable(value)}" for key, value in message.items())[:300]
+    if isinstance(message, list):
+        return ", ".join(readable(item) for item in message)[:300]
+    return str(message)[:300]

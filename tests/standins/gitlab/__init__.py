@@ -1,0 +1,18 @@
+"""A stateful HTTP stand-in for the part of GitLab's REST API that Hummingbird uses.
+
+In process:
+
+    with GitLabStandIn(fixture) as gitlab:
+        Notes(gitlab.url, token)
+
+or as a command: ``python -m tests.standins.gitlab --port 8929 --fixture project.json``, steered through ``/_standin/``.
+No real GitLab was run to make it: its rules come from GitLab's published source and documentation.
+"""
+
+from __future__ import annotations
+
+from tests.standins.gitlab.faults import Fault
+from tests.standins.gitlab.server import GitLabStandIn
+from tests.standins.gitlab.state import Call, State, sample_fixture
+
+__all__ = ["Call", "Fault", "GitLabStandIn", "State", "sample_fixture"]

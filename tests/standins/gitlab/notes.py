@@ -1,0 +1,263 @@
+"""Notes, discussions and emoji: the rules of `lib/api/notes.rb`, `lib/api/discussions.rb` and the note services."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.standins.gitlab import markdown
+from tests.standins.gitlab.state import MergeRequest, Note, Project, State, User, new_discussion_id, timestamp
+from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, flag, not_found, page_of, paged
+
+MAXIMUM = 1_000_000
+MAY_READ_INTERNAL = 20
+MAY_ADMINISTER = 40
+MAY_RESOLVE = 30
+
+
+def route(
+    request: Request, state: State, project: Project, merge_request: MergeRequest, rest: tuple[str, ...]
+) -> Response:
+    """Everything below a merge request that is about notes."""
+    handler = Handler(request, state, project, merge_request)
+    match (request.method, *rest):
+        case ("GET", "notes"):
+            return handler.list_notes()
+        case ("POST", "notes"):
+            return handler.create_plain()
+        case ("GET", "discussions"):
+            return handler.list_discussions()
+        case ("POST", "discussions"):
+            return handler.create_discussion()
+        case ("POST", "award_emoji"):
+            return handler.award(merge_request.emoji)
+        case (_, "notes", note_id, *deeper):
+            return handler.one_note(note_id, tuple(deeper))
+        case (_, "discussions", discussion_id, *deeper):
+            return handler.in_discussion(discussion_id, tuple(deeper))
+    raise not_found()
+
+
+class Handler:
+    """One call on the notes of one merge request."""
+
+    def __init__(self, request: Request, state: State, project: Project, merge_request: MergeRequest) -> None:
+        self.request = request
+        self.state = state
+        self.project = project
+        self.merge_request = merge_request
+        self.user: User = request.user
+
+    def one_note(self, note_id: str, deeper: tuple[str, ...] = ()) -> Response:
+        note = self.visible(note_id)
+        match (self.request.method, *deeper):
+            case ("GET",):
+                return as_json(self.render(note))
+            case ("PUT",):
+                return self.update(note)
+            case ("DELETE",):
+                del self.merge_request.notes[self.administered(note_id).id]
+                return Response(204)
+            case ("GET", "award_emoji"):
+                return paged(self.request, note.emoji, self.state.count_limit)
+            case ("POST", "award_emoji"):
+                return self.award(note.emoji)
+            case ("DELETE", "award_emoji", award_id):
+                return self.withdraw(note.emoji, award_id)
+        raise ApiError(405, {"error": "405 Not Allowed"})
+
+    def in_discussion(self, discussion_id: str, deeper: tuple[str, ...]) -> Response:
+        notes = self.notes_of(discussion_id)
+        match (self.request.method, *deeper):
+            case ("GET",):
+                return as_json(self.render_discussion(notes))
+            case ("PUT",):
+                return self.resolve(notes)
+            case ("POST", "notes"):
+                return self.reply(notes)
+            case (_, "notes", note_id):
+                if note_id not in {str(note.id) for note in notes}:
+                    raise not_found("Note")
+                return self.one_note(note_id)
+        raise not_found()
+
+    def may_see(self, note: Note) -> bool:
+        return not note.internal or note.author is self.user or self.project.level(self.user) >= MAY_READ_INTERNAL
+
+    def visible(self, note_id: str) -> Note:
+        note = self.merge_request.notes.get(int(note_id)) if note_id.isdigit() else None
+        if note is None or not self.may_see(note):
+            raise not_found("Note")
+        return note
+
+    def administered(self, note_id: str) -> Note:
+        note = self.visible(note_id)
+        if note.author is not self.user and self.project.level(self.user) < MAY_ADMINISTER:
+            raise ApiError(403, {"message": "403 Forbidden"})
+        return note
+
+    def notes_of(self, discussion_id: str) -> list[Note]:
+        notes = [n for n in self.merge_request.notes.values() if n.discussion_id == discussion_id and self.may_see(n)]
+        if not notes:
+            raise not_found("Discussion")
+        return notes
+
+    def list_notes(self) -> Response:
+        """Invisible notes are filtered after paging, so a page may be short."""
+        newest_first = self.request.query.get("sort", "desc") == "desc"
+        rows = sorted(self.merge_request.notes.values(), key=lambda note: note.id, reverse=newest_first)
+        page, headers = page_of(self.request, rows, self.state.count_limit)
+        return as_json([self.render(note) for note in page if self.may_see(note)], headers=headers)
+
+    def list_discussions(self) -> Response:
+        grouped: dict[str, list[Note]] = {}
+        for note in sorted(self.merge_request.notes.values(), key=lambda note: note.id):
+            if self.may_see(note):
+                grouped.setdefault(note.discussion_id, []).append(note)
+        rows = [self.render_discussion(notes) for notes in grouped.values()]
+        return paged(self.request, rows, self.state.count_limit)
+
+    def create_plain(self) -> Response:
+        wanted = flag(self.request.body.get("internal")) or flag(self.request.body.get("confidential"))
+        allowed = self.project.level(self.user) >= self.project.internal_min_level
+        # Without the right the flag is dropped without an error and the note is public (build_service.rb).
+        return self.create(new_discussion_id(self.state.next_id()), None, internal=wanted and allowed)
+
+    def create_discussion(self) -> Response:
+        """`internal` is no parameter here: it is ignored."""
+        answer = self.create(new_discussion_id(self.state.next_id()), "DiscussionNote", internal=False)
+        note = max(self.merge_request.notes.values(), key=lambda note: note.id) if answer.status == 201 else None
+        return as_json(self.render_discussion([note]), 201) if note else answer
+
+    def reply(self, notes: list[Note]) -> Response:
+        first = notes[0]
+        if first.system:
+            raise ApiError(400, {"message": "400 Bad request - Discussion can not be replied to."})
+        answer = self.create(first.discussion_id, "DiscussionNote", internal=first.internal, resolved=first.resolved)
+        if answer.status == 201 and first.type is None:
+            first.type = "DiscussionNote"  # a reply turns a plain note into a thread
+        return answer
+
+    def create(self, discussion_id: str, kind: str | None, *, internal: bool, resolved: bool = False) -> Response:
+        self.count_note()
+        body = self.request.body.get("body")
+        if body is None:
+            raise ApiError(400, {"error": "body is missing"})
+        text = self.checked(body)
+        content, changes = self.run_commands(text, "create")
+        if not content and changes:
+            return as_json({"commands_changes": changes, "summary": [f"Ran {', '.join(sorted(changes))}."]}, 202)
+        now = timestamp()
+        note = Note(
+            self.state.next_id(), discussion_id, self.user, content, now, now, kind, internal, resolved=resolved
+        )
+        self.merge_request.notes[note.id] = note
+        self.record_mentions(note, "create")
+        return as_json(self.render(note) | {"commands_changes": changes}, 201)
+
+    def update(self, note: Note) -> Response:
+        body = self.request.body.get("body")
+        if "resolved" in self.request.body and body is not None:
+            raise ApiError(400, {"error": "body, resolved are mutually exclusive"})
+        if body is None and "resolved" in self.request.body and self.request.segments[-4] == "discussions":
+            return self.resolve([note])
+        self.administered(str(note.id))
+        if body is None or not str(body).strip():
+            raise ApiError(400, {"error": "body is empty"})
+        content, changes = self.run_commands(self.checked(body), "update")
+        if not content and changes:
+            # An update made only of commands destroys the note (update_service.rb).
+            del self.merge_request.notes[note.id]
+            self.state.destroyed.append(note.id)
+            return as_json({"commands_changes": changes, "summary": [f"Ran {', '.join(sorted(changes))}."]}, 202)
+        note.body, note.updated_at = content, timestamp()
+        self.record_mentions(note, "update")
+        return as_json(self.render(note) | {"commands_changes": changes})
+
+    def count_note(self) -> None:
+        now = time.monotonic()
+        self.user.created_notes = [moment for moment in self.user.created_notes if now - moment < 60]
+        if len(self.user.created_notes) >= self.state.notes_per_minute:
+            text = "This endpoint has been requested too many times. Try again later."
+            raise ApiError(429, {"message": {"error": text}})
+        self.user.created_notes.append(now)
+
+    @staticmethod
+    def checked(body: Any) -> str:
+        text = str(body)
+        if not text.strip():
+            raise ApiError(400, {"message": '400 Bad request - Note {:note=>["can\'t be blank"]}'})
+        if len(text) > MAXIMUM:
+            raise ApiError(400, {"message": {"note": [f"is too long (maximum is {MAXIMUM} characters)"]}})
+        if "\x00" in text:
+            raise ApiError(400, {"error": "body is invalid: it holds a null byte"})
+        return text
+
+    def run_commands(self, text: str, when: str) -> tuple[str, dict[str, str]]:
+        content, commands = markdown.extract(text)
+        for command in commands:
+            entry = {"name": command.name, "argument": command.argument, "user": self.user.username, "when": when}
+            self.state.executed.append(entry)
+        return content, {command.name: command.argument for command in commands}
+
+    def record_mentions(self, note: Note, when: str) -> None:
+        for name in markdown.mentions(note.body):
+            self.state.mentions.append({"name": name, "note": str(note.id), "when": when})
+
+    def resolve(self, notes: list[Note]) -> Response:
+        if "resolved" not in self.request.body:
+            raise ApiError(400, {"error": "resolved is missing"})
+        if notes[0].type is None:
+            raise ApiError(400, {"message": "400 Bad request - Note is not resolvable"})
+        author = self.merge_request.fields.get("author", {}).get("id")
+        if self.project.level(self.user) < MAY_RESOLVE and author != self.user.id:
+            raise ApiError(403, {"message": "403 Forbidden"})
+        for note in notes:
+            note.resolved = flag(self.request.body["resolved"])
+        if self.request.segments[-2] == "notes":
+            return as_json(self.render(notes[0]))
+        return as_json(self.render_discussion(notes))
+
+    def award(self, emoji: list[dict[str, Any]]) -> Response:
+        name = self.request.body.get("name")
+        if not name:
+            raise ApiError(400, {"error": "name is missing"})
+        if any(award["name"] == name and award["user"]["id"] == self.user.id for award in emoji):
+            raise not_found("Award Emoji Name has already been taken")
+        award = {"id": self.state.next_id(), "name": name, "user": self.user.public()}
+        emoji.append(award)
+        return as_json(award, 201)
+
+    def withdraw(self, emoji: list[dict[str, Any]], award_id: str) -> Response:
+        for award in emoji:
+            if str(award["id"]) == award_id and award["user"]["id"] == self.user.id:
+                emoji.remove(award)
+                return Response(204)
+        raise not_found("Award Emoji")
+
+    def render(self, note: Note) -> dict[str, Any]:
+        resolvable = note.type is not None
+        return {
+            "id": note.id,
+            "type": note.type,
+            "body": note.body,
+            "author": note.author.public(),
+            "created_at": note.created_at,
+            "updated_at": note.updated_at,
+            "system": note.system,
+            "noteable_id": self.merge_request.fields["id"],
+            "noteable_type": "MergeRequest",
+            "project_id": self.project.id,
+            "noteable_iid": self.merge_request.iid,
+            "resolvable": resolvable,
+            "confidential": note.internal,
+            "internal": note.internal,
+        } | ({"resolved": note.resolved} if resolvable else {})
+
+    def render_discussion(self, notes: list[Note]) -> dict[str, Any]:
+        individual = len(notes) == 1 and notes[0].type is None
+        return {
+            "id": notes[0].discussion_id,
+            "individual_note": individual,
+            "notes": [self.render(note) for note in notes],
+        }
