@@ -1,0 +1,70 @@
+"""The shared cluster, and what every test on it needs. Tests keep to namespaces of their own; CRDs are shared."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+import cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+class Kubectl(Protocol):
+    """kubectl against the shared cluster; a failure raises AssertionError with its words unless `check` is False."""
+
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> cluster.Cluster:
+    return cluster.up()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(shared_cluster: cluster.Cluster) -> str:
+    return str(shared_cluster.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def kubectl(shared_cluster: cluster.Cluster) -> Kubectl:
+    def run(*arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(shared_cluster.kubectl), "--kubeconfig", str(shared_cluster.kubeconfig), *arguments],
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert not check or done.returncode == 0, f"kubectl {' '.join(arguments[:4])}: {done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def crds(kubectl: Kubectl) -> None:
+    """Both kinds, as committed. Applied by the server, so that several test runs may do so at once; never deleted."""
+    files = [str(ROOT / "crds" / name) for name in ("agentruns.yaml", "sandboxpools.yaml")]
+    for file in files:
+        kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=hummingbird-tests", "-f", file)
+    for file in files:
+        kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", file)
+
+
+@pytest.fixture(scope="module")
+def namespace(request: pytest.FixtureRequest, kubectl: Kubectl) -> Iterator[str]:
+    """A namespace of the test module, named after it; deleted without waiting."""
+    module = Path(str(request.path)).stem.removeprefix("test_").replace("_", "-")
+    name = f"hbtest-{module}-{secrets.token_hex(3)}"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false", check=False)
