@@ -18,6 +18,8 @@ from cluster.processes import PROC, Process, all_pids, command_line, identify, s
 
 CNI_RESULTS = Path("/var/lib/cni/results")
 CONTAINER_LOGS = Path("/var/log/containers")
+DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+CGROUPS = Path("/sys/fs/cgroup")
 SHIM = "containerd-shim-runc-v2"
 
 
@@ -85,6 +87,10 @@ def mounts_below(folder: Path, mounts: Path = PROC / "self/mounts") -> list[str]
     return points[::-1]
 
 
+def bridge_exists() -> bool:
+    return attempt(["ip", "link", "show", BRIDGE]) is not None
+
+
 def unmount(state: State) -> None:
     for _ in range(3):  # One point may be mounted over more than once.
         points = mounts_below(state.root)
@@ -100,10 +106,21 @@ def clean_kernel(state: State) -> None:
     unmount(state)
     attempt(["ip", "link", "delete", BRIDGE])
     firewall.clean()
+    _clean_fixed_places(state)
+
+
+def _clean_fixed_places(state: State) -> None:
+    """Folders that no setting moves. Those that are not empty are somebody else's too and stay."""
+    DEVICE_PLUGINS.joinpath("kubelet.sock").unlink(missing_ok=True)
+    empty = [DEVICE_PLUGINS, DEVICE_PLUGINS.parent, *CGROUPS.glob("k8s.io"), *CGROUPS.glob("*/k8s.io")]
     if CONTAINER_LOGS.is_dir():
         for link in CONTAINER_LOGS.iterdir():
             if link.is_symlink() and str(link.readlink()).startswith(f"{state.root}/"):
                 link.unlink()
+        empty.append(CONTAINER_LOGS)
+    for folder in empty:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def remove_folder(state: State, keep_logs: bool = False) -> None:

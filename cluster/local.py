@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cluster import cleanup, gobuild, imagebuild, processes, record, rest
 from cluster.certs import NODE
+from cluster.config import BRIDGE
 from cluster.errors import ClusterError
 from cluster.locks import locked
 from cluster.model import Choice, Cluster
@@ -74,6 +75,11 @@ def _clear(state: State) -> None:
             _stop(state)
     elif state.root.is_dir() and any(state.root.iterdir()):
         raise ClusterError(f"{state.root} is not empty and not ours: name another folder in HUMMINGBIRD_CLUSTER_DIR")
+    if cleanup.bridge_exists():
+        raise ClusterError(
+            f"the network bridge {BRIDGE} exists: another cluster of this tool runs from another folder. Take it down "
+            f"with its HUMMINGBIRD_CLUSTER_DIR, or, if none runs, remove the bridge with `ip link delete {BRIDGE}`"
+        )
     state.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     state.marker.touch()
 
