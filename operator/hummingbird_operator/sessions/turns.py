@@ -1,0 +1,162 @@
+"""One turn of a run, made safe to repeat: the model is asked and tools are run only where the journal has no record.
+
+This is what the loop calls. It owns everything that stays the same for the whole run: the system prompt and the tool
+definitions (byte-equal for a session), the model with its retries, the tools, the journal and the abort switch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+from hummingbird_ai.abort import Abort
+from hummingbird_ai.errors import ModelError
+from hummingbird_ai.messages import Content, ModelAdapter, ModelResponse, ToolCall, ToolDef
+from hummingbird_operator.errors import Aborted
+from hummingbird_operator.sessions.budget import Plan, WorstCase
+from hummingbird_operator.sessions.journal import RunJournal
+
+logger = logging.getLogger(__name__)
+
+
+class Tools(Protocol):
+    """What a turn needs of `tools.ToolRegistry`."""
+
+    def execute(self, tool_call: ToolCall, command_id: str | None = None) -> dict[str, Any]:
+        """The result of one call; raises nothing but SandboxLost, Aborted and LeadershipLost."""
+
+    def never_reuse(self, history: Sequence[Any]) -> None:
+        """Give no spilled file a name that this history holds already."""
+
+
+class Generate(Protocol):
+    """One answer, retries included: `functools.partial(hummingbird_ai.calls.generate_with_retry, …)`."""
+
+    def __call__(
+        self,
+        model: ModelAdapter,
+        contents: Sequence[Content],
+        *,
+        system: str,
+        tools: Sequence[ToolDef],
+        ephemeral: Sequence[str] = (),
+        allow_tools: bool = True,
+        max_output_tokens: int = 8192,
+        abort: Abort | None = None,
+    ) -> ModelResponse:
+        """Raises ModelError."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The model's answer of one turn, bought now or recalled. `final`: the call was made without tools."""
+
+    response: ModelResponse
+    final: bool
+    cost_usd: Decimal
+    replayed: bool = False
+
+
+class JournaledTurns:
+    """Turns of one run with one model. A model without a price is charged at what the worst case says of its usage."""
+
+    def __init__(
+        self,
+        model: ModelAdapter,
+        tools: Tools,
+        journal: RunJournal,
+        *,
+        system: str,
+        tool_defs: Sequence[ToolDef],
+        generate: Generate,
+        worst_case: WorstCase,
+        max_output_tokens: int = 8192,
+        abort: Abort | None = None,
+    ) -> None:
+        self._model = model
+        self._tools = tools
+        self._journal = journal
+        self._system = system
+        self._tool_defs = tuple(tool_defs)
+        self._generate = generate
+        self._max_output_tokens = max_output_tokens
+        self._abort = abort or Abort()
+        self.worst_case = worst_case
+
+    def begin(self, contents: Sequence[Content]) -> int:
+        """Take the history in; returns the bytes of prompt and tool definitions that every request carries."""
+        self._tools.never_reuse(contents)
+        definitions = [[tool.name, tool.description, dict(tool.parameters)] for tool in self._tool_defs]
+        return len(self._system.encode()) + len(json.dumps(definitions))
+
+    def recall(self, n: int) -> tuple[Decimal, Answer | None]:
+        """What turn n's calls that died in flight may have cost, and its recorded answer, if there is one."""
+        lost, recorded = self._journal.lost(n), self._journal.response(n)
+        if recorded is None:
+            return lost, None
+        return lost, Answer(recorded.response, recorded.final, self.price(recorded.response), replayed=True)
+
+    def ask(self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None) -> Answer:
+        """Buy turn n's answer: intent first, the record of the answer right behind it."""
+        self._stop_if_aborted()
+        attempt = self._journal.intent(n, worst_case_usd=plan.worst_case_usd, model=self._model.name, final=plan.final)
+        ephemeral = [nudge, *plan.warnings] if nudge and not plan.final else list(plan.warnings)
+        response = self._call(contents, plan, ephemeral)
+        self._journal.record_response(n, response, attempt=attempt, final=plan.final)
+        return Answer(response, plan.final, self.price(response))
+
+    def act(self, n: int, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+        """The results of turn n's calls. A command that ran before a death is answered by the sandbox's own record."""
+        results = self._journal.results(n)
+        if results is not None:
+            self._tools.never_reuse(results)
+            return results
+        results = []
+        for index, call in enumerate(calls):
+            self._stop_if_aborted()
+            results.append(_plain(self._tools.execute(call, command_id=f"{self._journal.run}/{n}/{index}")))
+        self._journal.record_results(n, results)
+        return results
+
+    def respond(self, calls: Sequence[ToolCall], results: Sequence[dict[str, Any]]) -> Content:
+        """The results as the turn that answers the model's calls."""
+        return self._model.make_tool_responses(calls, results)
+
+    def price(self, response: ModelResponse) -> Decimal:
+        """What an answer cost."""
+        if response.cost_usd is not None:
+            return response.cost_usd
+        usage = response.usage
+        return self.worst_case(input_tokens=usage.total_input_tokens, max_output_tokens=usage.output_tokens)
+
+    def _call(self, contents: Sequence[Content], plan: Plan, ephemeral: Sequence[str]) -> ModelResponse:
+        try:
+            return self._generate(
+                self._model,
+                contents,
+                system=self._system,
+                tools=self._tool_defs,
+                ephemeral=ephemeral,
+                allow_tools=not plan.final,
+                max_output_tokens=self._max_output_tokens,
+                abort=self._abort,
+            )
+        except ModelError:
+            raise
+        except Exception as error:  # 32 turns of work are worth more than a crash (seed 003 §6.5)
+            logger.exception("the model's adapter failed")
+            raise ModelError(f"unexpected {type(error).__name__} while calling the model: {error}"[:500]) from error
+
+    def _stop_if_aborted(self) -> None:
+        if self._abort.is_set():
+            raise Aborted(self._abort.reason or "Cancelled")
+
+
+def _plain(result: dict[str, Any]) -> dict[str, Any]:
+    """The result as the journal gives it back, so that a replay builds the same history to the byte."""
+    plain: dict[str, Any] = json.loads(json.dumps(result, default=str))
+    return plain
