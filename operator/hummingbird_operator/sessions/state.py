@@ -177,14 +177,14 @@ class State:
 
     def _append(self, turns: Pricing, results: Sequence[dict[str, Any]]) -> None:
         """Move the pending answer, with the results of its calls, into the history."""
-        if self.pending is None or self.pending.raw_content is None:
+        response, self.pending = self.pending, None
+        if response is None or response.raw_content is None:
             return
-        added: tuple[Content, ...] = (self.pending.raw_content,)
-        if self.pending.tool_calls:
-            added += (turns.respond(self.pending.tool_calls, results),)
+        added: tuple[Content, ...] = (response.raw_content,)
+        if response.tool_calls:
+            added += (turns.respond(response.tool_calls, results),)
         self.contents += added
-        self.new_bytes += sum(map(_size, added[1:]))
-        self.pending = None
+        self.new_bytes += sum(map(_size, added[1:]))  # the answer itself is in its usage
 
     def _unusable(self, response: ModelResponse, nudge: str) -> None:
         """Nothing of it is kept; the model is nudged, twice in a row at most."""
