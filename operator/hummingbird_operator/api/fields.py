@@ -157,6 +157,9 @@ Timestamp = Annotated[
 Count = Annotated[int, whole(0, 10**15)]
 """A counter of a status."""
 
+Members = Annotated[int, whole(0, 2**31 - 1)]
+"""A number of sandboxes; the scale subresource holds 32 bits."""
+
 WorkflowName = Annotated[
     str,
     Field(max_length=40),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from hummingbird_operator.api.fields import Address, Count, Input, Observed, SecretName, whole
+from hummingbird_operator.api.fields import Address, Count, Input, Members, Observed, SecretName, whole
 from hummingbird_operator.api.metadata import Metadata
 from hummingbird_operator.api.runstatus import Conditions
 
@@ -167,15 +167,15 @@ class SandboxPoolStatus(Observed):
 
     observed_generation: Count = 0
     """The metadata.generation of the spec that this status is about."""
-    standby: Count = 0
+    standby: Members = 0
     """Members that are free and ready."""
-    pending: Count = 0
+    pending: Members = 0
     """Members that are being made and are not ready yet."""
-    active: Count = 0
+    active: Members = 0
     """Members that a run holds."""
-    lingering: Count = 0
+    lingering: Members = 0
     """Members that wait for a reply to their session."""
-    replicas: Count = 0
+    replicas: Members = 0
     """Standing by or being made: what spec.replicas asks for, and what kubectl scale compares."""
     selector: Address | None = None
     """Label selector of the members counted in replicas, for the scale subresource."""

@@ -88,7 +88,13 @@ def immutability(model: type[Model], mutable: frozenset[str]) -> list[Schema]:
         same = f"self.{name} == oldSelf.{name}"
         if not field.is_required():
             same = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || {same})"
-        rules.append({"rule": same, "message": f"{name} is immutable: make a new AgentRun", "fieldPath": f".{name}"})
+        rules.append(
+            {
+                "rule": same,
+                "message": f"{name} cannot change after creation: make a new AgentRun",
+                "fieldPath": f".{name}",
+            }
+        )
     return rules
 
 
