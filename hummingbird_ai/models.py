@@ -1,0 +1,89 @@
+"""The front door: the types, the prices, and `build_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hummingbird_ai.auth import VertexAuth
+from hummingbird_ai.errors import BadRequest, ModelError
+from hummingbird_ai.messages import (
+    Content,
+    Finish,
+    ModelAdapter,
+    ModelResponse,
+    ToolCall,
+    ToolDef,
+    Usage,
+)
+from hummingbird_ai.pricing import (
+    MODEL_PRICING,
+    Prices,
+    context_window,
+    estimate_cost,
+    has_price,
+    parse_prices,
+    worst_case_cost,
+)
+from hummingbird_ai.providers.gemini import GeminiModel
+from hummingbird_ai.providers.google_endpoints import ApiKeyEndpoint, Endpoint, VertexEndpoint
+
+__all__ = [
+    "MODEL_PRICING",
+    "Content",
+    "Finish",
+    "GeminiModel",
+    "ModelAdapter",
+    "ModelError",
+    "ModelResponse",
+    "ToolCall",
+    "ToolDef",
+    "Usage",
+    "build_model",
+    "context_window",
+    "estimate_cost",
+    "has_price",
+    "worst_case_cost",
+]
+
+DEFAULT_REGION = "global"
+"""The region of Vertex AI that serves every current model, with the most capacity."""
+
+
+def build_model(
+    name: str,
+    *,
+    google_api_key: str = "",
+    google_cloud_project: str = "",
+    model_regions: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    web_search: bool = False,
+    prices: Prices | None = None,
+    base_url: str | None = None,
+) -> ModelAdapter:
+    """An adapter for one conversation; nothing is looked up or called before its first `generate`.
+
+    With a key, Gemini is reached by the Gemini API, else by Vertex AI in the region of the longest prefix of
+    `model_regions` that the name begins with (`global` without one). `labels` go to Vertex AI only. `prices` add to or
+    override the shipped ones, `base_url` replaces scheme and host. Raises BadRequest for a model that this version
+    cannot call, ValueError for prices that cannot be read.
+    """
+    parsed: Mapping[str, Any] = parse_prices(prices or {})
+    if name.startswith("claude-"):
+        raise BadRequest(f"{name}: Claude on Vertex AI is not in this version yet; choose a Gemini model")
+    if not name.startswith("gemini-"):
+        raise BadRequest(f"{name!r} is not a model this version can call: a name begins with `gemini-`")
+    if web_search:
+        raise BadRequest(f"{name}: web search by the provider is offered with Claude only")
+    endpoint: Endpoint
+    if google_api_key.strip():
+        endpoint = ApiKeyEndpoint(google_api_key, base_url)
+    else:
+        endpoint = VertexEndpoint(VertexAuth(google_cloud_project), region_of(name, model_regions or {}), base_url)
+    return GeminiModel(name, endpoint, labels=labels, prices=parsed)
+
+
+def region_of(name: str, model_regions: Mapping[str, str]) -> str:
+    """The region of the longest prefix that fits, DEFAULT_REGION if none does."""
+    fitting = [prefix for prefix in model_regions if name.startswith(prefix)]
+    return model_regions[max(fitting, key=len)] if fitting else DEFAULT_REGION
