@@ -139,7 +139,7 @@ def _sandbox_idle(facts: Facts) -> Decision | None:
 
 
 def _forge_away(facts: Facts) -> Decision | None:
-    if not _blocked(facts) or facts.settled(RunCondition.DELIVERED):
+    if not _blocked(facts) or facts.settled(RunCondition.DELIVERED) or facts.run.metadata.deleting:
         return None
     return Decision(Step.WAIT, c.Working.DELIVERING, "the note could not be written yet; it is tried again")
 

@@ -37,7 +37,7 @@ def lane(run: AgentRun) -> str:
 def with_status(
     run: AgentRun, now: datetime, *conditions: tuple[str, c.Status, str, str], **changes: Any
 ) -> AgentRunStatus:
-    """The status with those conditions `(type, status, reason, message)` and fields changed; phase and message follow."""
+    """The status with those conditions `(type, status, reason, message)` and fields changed; phase and message too."""
     found = run.status.conditions
     for type_, status, reason, message in conditions:
         found = c.with_condition(found, type_, status, reason, message, now=now, generation=run.metadata.generation)

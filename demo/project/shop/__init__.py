@@ -1,0 +1,1 @@
+"""A shop's basket: the small project whose pipeline fails in the demo."""

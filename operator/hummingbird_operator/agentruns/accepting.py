@@ -1,0 +1,133 @@
+"""The steps around the work: accept or refuse, take over, wait, conclude, finish. Each is one status write."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from hummingbird_operator.agentruns import objects
+from hummingbird_operator.agentruns.decide import Decision, Step
+from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.noting import Notebook
+    from hummingbird_operator.agentruns.runner import Apply
+    from hummingbird_operator.agentruns.status import StatusWriter
+    from hummingbird_operator.api.agentrun import AgentRun
+    from hummingbird_operator.telemetry import Metrics
+
+logger = logging.getLogger(__name__)
+
+LONGEST_WAIT_SECONDS = 30.0
+"""A waiting run looks again by itself after this long, should a wake-up ever be missed."""
+
+
+class Recorder(Protocol):
+    """Events for `kubectl describe`: on transitions only."""
+
+    async def emit(self, run: AgentRun, type_: str, reason: str, message: str) -> None:
+        """`type_` is Normal or Warning. Never raises: an Event that is lost costs nothing."""
+
+
+class Accepting:
+    """Steps that touch nothing but the status, and the forge for one look."""
+
+    def __init__(
+        self,
+        status: StatusWriter,
+        notebook: Notebook | None,
+        recorder: Recorder,
+        check: Callable[[Order], None],
+        metrics: Metrics,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """`check` raises Invalid where a secret or a model that the order needs is not to be had."""
+        self._status = status
+        self._notebook = notebook
+        self._recorder = recorder
+        self._check = check
+        self._metrics = metrics
+        self._clock = clock
+
+    def steps(self) -> Mapping[Step, Apply]:
+        """What this module can do."""
+        return {
+            Step.ACCEPT: self.accept,
+            Step.REFUSE: self.refuse,
+            Step.TAKE_OVER: self.take_over,
+            Step.CONCLUDE: self.conclude,
+            Step.WAIT: self.wait,
+            Step.FINISH: self.finish,
+        }
+
+    async def accept(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Resolve, look at the merge request once, and write what is in force."""
+        assert isinstance(facts.order, Order)  # noqa: S101 - decide refuses the other case
+        try:
+            self._check(facts.order)
+            sha = await self._head_sha(facts.order)
+        except Invalid as refusal:
+            await self.refuse(facts, Decision(Step.REFUSE, c.Failure.INVALID, str(refusal)), control)
+            return
+        status = objects.accepted(facts.run, facts.me, facts.order, sha, self._clock())
+        await self._status.take_over(facts.run, status)
+
+    async def _head_sha(self, order: Order) -> str | None:
+        if order.target is None or self._notebook is None:
+            return None
+        try:
+            head = await self._notebook.head(order.target)
+        except NotFound as error:
+            name = f"{order.target.project}!{order.target.merge_request}"
+            text = f"merge request {name} is not there, or the bot may not see it ({error})"
+            raise Invalid("spec.target.gitlab", text) from error
+        return order.target.sha or head.sha
+
+    async def refuse(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Say what must be mended, and end."""
+        run = await self._status.take_over(
+            facts.run, objects.refused(facts.run, facts.me, decision.message, self._clock())
+        )
+        await self._ended(run)
+
+    async def take_over(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Fence off whoever had the run."""
+        await self._status.take_over(facts.run, objects.taken_over(facts.run, facts.me, self._clock()))
+        logger.info("run taken over", extra={"run": control.name})
+
+    async def conclude(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Settle the outcome; note and session follow."""
+        control.abort.set(decision.reason)
+        await self._status.write(
+            facts.run, objects.concluded(facts.run, decision.reason, decision.message, self._clock())
+        )
+
+    async def wait(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Say why nothing moves, then sleep until something changes."""
+        status = objects.waiting(facts.run, decision.reason, decision.message, self._clock())
+        if status is not None:
+            await self._status.write(facts.run, status)
+        await control.pause(LONGEST_WAIT_SECONDS)
+
+    async def finish(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """The outcome, as the very last write."""
+        await self._ended(await self._status.write(facts.run, objects.finished(facts.run, self._clock())))
+
+    async def _ended(self, run: AgentRun) -> None:
+        succeeded = c.find(run.status.conditions, c.RunCondition.SUCCEEDED)
+        assert succeeded is not None  # noqa: S101 - it was just written
+        self._metrics.outcomes.labels(run.spec.workflow, succeeded.reason).inc()
+        if (created := run.metadata.creation_timestamp) is not None:
+            age = max(self._clock() - created, timedelta())
+            self._metrics.duration.labels(run.spec.workflow).observe(age.total_seconds())
+        logger.info("run finished: %s: %s", succeeded.reason, succeeded.message, extra={"run": run.metadata.name})
+        type_ = "Warning" if succeeded.status == "False" else "Normal"
+        await self._recorder.emit(run, type_, succeeded.reason, succeeded.message)

@@ -1,0 +1,248 @@
+"""The steps that write to the merge request: the placeholder, and the outcome in its place.
+
+A POST is never repeated: the attempt is recorded first, and a successor looks for the note by its marker before it
+posts anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from hummingbird_operator.agentruns import objects
+from hummingbird_operator.agentruns.decide import Decision
+from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import NoteStatus
+from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.status import StatusWriter
+    from hummingbird_operator.agentruns.work import Conversation
+    from hummingbird_operator.api.agentrun import AgentRun, GitLabTarget
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SETTLE_SECONDS = 60.0
+"""How long a POST of a dead process may still be under way: a successor posts anew only after that."""
+LONGEST_DELIVERY_PAUSE = timedelta(minutes=10)
+
+
+class Head(Protocol):
+    """A merge request as it is now."""
+
+    @property
+    def sha(self) -> str:
+        """Its head commit."""
+
+    @property
+    def pipeline_status(self) -> str | None:
+        """GitLab's word for the head pipeline."""
+
+
+class Note(Protocol):
+    """A note as the forge has it."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+
+    @property
+    def discussion(self) -> str | None:
+        """Its thread."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+
+    @property
+    def internal(self) -> bool:
+        """Whether only members see it."""
+
+
+class Forge(Protocol):
+    """The bot's pen; synchronous, called in threads."""
+
+    def head(self, project: str, iid: int) -> Head:
+        """The merge request. Raises NotFound."""
+
+    def find(self, project: str, iid: int, *, run: str | None = None, key: str | None = None) -> list[Note]:
+        """The bot's notes with that run in their marker, lowest id first."""
+
+    def create(self, project: str, iid: int, body: str, *, internal: bool, discussion: str | None = None) -> Note:
+        """Post. An internal note that came out public raises Invalid and is taken back."""
+
+    def update(self, project: str, iid: int, note_id: int, body: str, discussion: str | None = None) -> Note:
+        """Edit in place. Raises NotFound when the note is gone."""
+
+    def delete(self, project: str, iid: int, note_id: int) -> None:
+        """Take back. Safe to repeat."""
+
+
+class Pages(Protocol):
+    """Renders the bodies of a run's note, inert and with its marker."""
+
+    def placeholder(self, run: AgentRun, order: Order) -> str:
+        """What stands there while the agent works."""
+
+    def outcome(self, run: AgentRun, order: Order, said: Conversation | None, head: Head, *, prompt: bool) -> str:
+        """The answer, or why there is none; `prompt` invites a reply."""
+
+
+class Notebook:
+    """Forge calls of the steps, each in a thread, each after a look at the leadership."""
+
+    def __init__(self, forge: Forge, executor: Executor, *, check: Callable[[], None]) -> None:
+        self._forge = forge
+        self._executor = executor
+        self._check = check
+
+    async def head(self, target: GitLabTarget) -> Head:
+        """The merge request now."""
+        return await self._call(lambda: self._forge.head(target.project, target.merge_request))
+
+    async def find(self, target: GitLabTarget, run: str) -> list[Note]:
+        """The notes of that run, lowest id first."""
+        return await self._call(lambda: self._forge.find(target.project, target.merge_request, run=run))
+
+    async def create(self, target: GitLabTarget, body: str, *, internal: bool, discussion: str | None) -> Note:
+        """Post a note."""
+        self._check()
+        return await self._call(
+            lambda: self._forge.create(
+                target.project, target.merge_request, body, internal=internal, discussion=discussion
+            )
+        )
+
+    async def update(self, target: GitLabTarget, note: NoteStatus, body: str) -> Note:
+        """Edit a note in place."""
+        self._check()
+        number = note.id or 0
+        return await self._call(
+            lambda: self._forge.update(target.project, target.merge_request, number, body, note.discussion)
+        )
+
+    async def delete(self, target: GitLabTarget, note_id: int) -> None:
+        """Take a note back."""
+        self._check()
+        await self._call(lambda: self._forge.delete(target.project, target.merge_request, note_id))
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+class Noting:
+    """The steps PLACEHOLDER and DELIVER, and the second update after the save."""
+
+    def __init__(
+        self,
+        status: StatusWriter,
+        notebook: Notebook | None,
+        pages: Pages,
+        *,
+        retry_seconds: int,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._status = status
+        self._notebook = notebook
+        self._pages = pages
+        self._retry = timedelta(seconds=retry_seconds)
+        self._clock = clock
+
+    async def placeholder(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Post the note that will carry the answer, or find the one that a dead process posted."""
+        order, run = facts.order, facts.run
+        assert isinstance(order, Order)  # noqa: S101 - decide asks for this step only then
+        assert order.target is not None  # noqa: S101
+        assert self._notebook is not None  # noqa: S101
+        attempted = run.status.note.attempted_at if run.status.note else None
+        found = await self._notebook.find(order.target, run.metadata.uid) if attempted else []
+        if attempted and not found and self._clock() - attempted < timedelta(seconds=SETTLE_SECONDS):
+            raise Unavailable(
+                "GitLab", "a note was being posted when its process died; it may still arrive", retry_after=5
+            )
+        if not found:
+            run = await self._status.write(
+                run, objects.with_status(run, self._clock(), note=NoteStatus(attempted_at=self._clock()))
+            )
+            try:
+                found = [await self._post(run, order, order.target)]
+            except Invalid as refusal:
+                reason = c.Failure.INTERNAL_NOTE_REFUSED if order.internal else c.Failure.DELIVERY_FAILED
+                await self._status.write(run, objects.concluded(run, reason, str(refusal), self._clock()))
+                return
+        for younger in found[1:]:
+            await self._notebook.delete(order.target, younger.id)
+        note = _noted(run, found[0])
+        start = control.began or self._clock()
+        await self._status.write(
+            run, objects.with_status(run, self._clock(), note=note, start_time=run.status.start_time or start)
+        )
+
+    async def _post(self, run: AgentRun, order: Order, target: GitLabTarget) -> Note:
+        assert self._notebook is not None  # noqa: S101
+        discussion = run.spec.trigger.discussion if run.spec.trigger else None
+        body = self._pages.placeholder(run, order)
+        return await self._notebook.create(target, body, internal=order.internal, discussion=discussion)
+
+    async def deliver(self, facts: Facts, said: Conversation | None, control: Control) -> None:
+        """Put the outcome into the note; where the forge is away, come back later without sandbox or lane."""
+        run, order = facts.run, facts.order
+        noted = run.status.note is not None and run.status.note.id is not None
+        if isinstance(order, Invalid) or order.target is None or not noted:
+            await self._settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
+            return
+        try:
+            note = await self.write(run, order, said, prompt=False)
+        except Unavailable as error:
+            await self._later(facts, control, error)
+        except (Invalid, NotFound) as error:
+            await self._settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
+        else:
+            await self._settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url, note=_noted(run, note))
+
+    async def write(self, run: AgentRun, order: Order, said: Conversation | None, *, prompt: bool) -> Note:
+        """The note with the outcome; one that somebody deleted is posted anew, once."""
+        assert self._notebook is not None  # noqa: S101
+        assert order.target is not None  # noqa: S101
+        assert run.status.note is not None  # noqa: S101
+        head = await self._notebook.head(order.target)
+        body = self._pages.outcome(run, order, said, head, prompt=prompt)
+        try:
+            return await self._notebook.update(order.target, run.status.note, body)
+        except NotFound:
+            if found := await self._notebook.find(order.target, run.metadata.uid):
+                return await self._notebook.update(order.target, _noted(run, found[0]), body)
+            note = await self._post(run, order, order.target)
+            return await self._notebook.update(order.target, _noted(run, note), body)
+
+    async def _later(self, facts: Facts, control: Control, error: Unavailable) -> None:
+        now = self._clock()
+        answered = c.find(facts.run.status.conditions, c.RunCondition.ANSWERED)
+        since = datetime.fromisoformat(answered.last_transition_time) if answered else now
+        if now - since >= self._retry:
+            await self._settle(facts.run, "False", c.Failure.DELIVERY_FAILED, f"{error}; tried since {since:%F %T}Z")
+            return
+        pause = min(timedelta(seconds=5) * 2 ** min(control.deliveries, 10), LONGEST_DELIVERY_PAUSE)
+        control.deliveries += 1
+        control.delivery_after = now + pause
+        asyncio.get_running_loop().call_later(pause.total_seconds(), control.wake.set)
+        logger.warning("%s; the note is tried again in %s", error, pause, extra={"run": control.name})
+        await self._settle(facts.run, "Unknown", c.Checkpoint.RETRYING, str(error))
+
+    async def _settle(self, run: AgentRun, status: c.Status, reason: str, message: str, **changes: object) -> None:
+        delivered = (c.RunCondition.DELIVERED, status, reason, message)
+        await self._status.write(run, objects.with_status(run, self._clock(), delivered, **changes))
+
+
+def _noted(run: AgentRun, note: Note) -> NoteStatus:
+    attempted = run.status.note.attempted_at if run.status.note else None
+    return NoteStatus(id=note.id, discussion=note.discussion, url=note.url, attempted_at=attempted)

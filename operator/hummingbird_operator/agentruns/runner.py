@@ -1,0 +1,184 @@
+"""Drives one run: gather, decide, apply, until it is finished. Nothing here decides and nothing here does.
+
+An error that a service caused is waited out; one that nobody expected is tried a few times, then it becomes the run's
+outcome: every run ends in one that people can see.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from hummingbird_operator.agentruns.decide import Decision, Step, decide
+from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.resolve import Order, resolve
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.labels import FINALIZER
+from hummingbird_operator.errors import Aborted, Conflict, Invalid, LeadershipLost, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.control import Control, Runs
+    from hummingbird_operator.agentruns.status import StatusWriter
+    from hummingbird_operator.api.agentrun import AgentRun
+    from hummingbird_operator.settings import Limits, Settings
+    from hummingbird_operator.telemetry import Metrics
+    from hummingbird_operator.workflows import Workflows
+
+logger = logging.getLogger(__name__)
+
+Apply = Callable[[Facts, Decision, "Control"], Awaitable[None]]
+
+SURPRISES = 5
+"""Times that one run may meet an error which nobody expected."""
+BACK_OFF_SECONDS = 30.0
+"""Longest pause between two tries of a step whose service is away."""
+
+
+class Runner:
+    """The loop of a run, with the steps of this process."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        workflows: Workflows,
+        runs: Runs,
+        status: StatusWriter,
+        steps: Mapping[Step, Apply],
+        metrics: Metrics,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._settings = settings
+        self._workflows = workflows
+        self._runs = runs
+        self._status = status
+        self._steps = steps
+        self._metrics = metrics
+        self._clock = clock
+
+    async def drive(self, control: Control) -> None:
+        """Step until the run is finished or gone, or this process leaves or no longer leads."""
+        outages = _Outages(self._clock)
+        while not control.leaving:
+            control.wake.clear()
+            try:
+                if not await self._step(control, outages):
+                    return
+                outages.over()
+            except (NotFound, LeadershipLost) as end:
+                logger.info("run left alone: %s", end, extra={"run": control.name})
+                return
+            except (Conflict, Aborted):
+                continue  # somebody wrote, or the end was asked for: the next facts say so
+            except Unavailable as error:
+                await self._wait_out(control, outages, error)
+            except Exception:
+                logger.exception("a step failed", extra={"run": control.name})
+                outages.surprised()
+                await control.pause(outages.delay())
+
+    async def _step(self, control: Control, outages: _Outages) -> bool:
+        """Apply the next step; False when there is none."""
+        facts = await self._gather(control)
+        decision = outages.verdict(facts, self._settings.config.limits) or decide(facts)
+        if decision.step is Step.DONE:
+            return False
+        if FINALIZER not in facts.run.metadata.finalizers and not facts.run.metadata.deleting:
+            # kopf starts us before its finalizer is stored; without it a deletion would not wait for our cleaning up
+            await control.pause(0.5)
+            return True
+        logger.debug("step", extra={"run": control.name, "step": decision.step})
+        with _counted(self._metrics, decision.step):
+            await self._steps[decision.step](facts, decision, control)
+        return True
+
+    async def _gather(self, control: Control) -> Facts:
+        run = await self._status.read(control.namespace, control.name, control.uid)
+        self._runs.observe(run)
+        control.wake.clear()
+        stands = c.is_true(run.status.conditions, c.RunCondition.SANDBOX_READY)
+        return Facts(
+            now=self._clock(),
+            me=self._status.me,
+            run=run,
+            order=self._order(run),
+            turn=self._runs.turn(control.uid),
+            max_attempts=self._settings.config.limits.max_attempts,
+            sandbox_held=stands and not control.let_go,
+            delivery_after=control.delivery_after,
+        )
+
+    def _order(self, run: AgentRun) -> Order | Invalid:
+        try:
+            return resolve(run.spec, self._settings.config, self._workflows)
+        except Invalid as refusal:
+            return refusal
+
+    async def _wait_out(self, control: Control, outages: _Outages, error: Unavailable) -> None:
+        outages.away(error)
+        logger.warning("%s; tried again in %.1f s", error, outages.delay(), extra={"run": control.name})
+        await control.pause(error.retry_after or outages.delay())
+
+
+class _Outages:
+    """What stood in the way of one run, since when, and what to make of it when it does not end."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._since: datetime | None = None
+        self._service = ""
+        self._problem = ""
+        self._tries = 0
+        self._surprises = 0
+
+    def over(self) -> None:
+        """A step went through."""
+        self._since, self._tries = None, 0
+
+    def away(self, error: Unavailable) -> None:
+        """A service did not answer."""
+        self._since = self._since or self._clock()
+        self._service, self._problem = error.service, str(error)
+        self._tries += 1
+
+    def surprised(self) -> None:
+        """A step met an error that nobody expected."""
+        self._surprises += 1
+        self._tries += 1
+
+    def delay(self) -> float:
+        """Seconds until the next try: doubling from half a second, jittered lest many runs march in step."""
+        longest = min(BACK_OFF_SECONDS, 0.5 * 2.0 ** min(self._tries, 10))
+        return longest * random.uniform(0.5, 1)  # noqa: S311 - no secret
+
+    def verdict(self, facts: Facts, limits: Limits) -> Decision | None:
+        """The outcome of a run that cannot get past what stands in its way, as long as it is not answered."""
+        if facts.settled(c.RunCondition.ANSWERED) or not facts.settled(c.RunCondition.ACCEPTED):
+            return None
+        if self._surprises >= SURPRISES:
+            text = f"a step failed {self._surprises} times in a way that nobody expected; see the operator's log"
+            return Decision(Step.CONCLUDE, c.Failure.ATTEMPTS_EXHAUSTED, text)
+        if self._since is None or self._service != "the session store":
+            return None
+        waited = (self._clock() - self._since).total_seconds()
+        if waited < limits.retry_seconds:
+            return None
+        return Decision(Step.CONCLUDE, c.Failure.STORE_UNAVAILABLE, f"{self._problem} (for {waited:.0f} s)")
+
+
+class _counted:  # noqa: N801 - reads as a statement
+    """Count a step by how it ended."""
+
+    def __init__(self, metrics: Metrics, step: Step) -> None:
+        self._metrics = metrics
+        self._step = step
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        result = "ok" if kind is None else "again" if issubclass(kind, (Conflict, Aborted, Unavailable)) else "error"
+        self._metrics.steps.labels(self._step, result).inc()
