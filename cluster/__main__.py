@@ -10,6 +10,7 @@ from cluster.report import say
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run one command; its exit code."""
     parser = argparse.ArgumentParser(prog="python -m cluster", description=cluster.__doc__)
     commands = {
         "up": "start a cluster, or find the running one; prints the kubeconfig's path",

@@ -36,6 +36,7 @@ CLIENTS = ("admin", "kubelet", "kcm", "scheduler")
 
 
 def write_pki(state: State) -> None:
+    """Issue everything from a new authority, whose own key is never written down."""
     state.pki.mkdir(mode=0o700, parents=True)
     authority = trustme.CA()
     authority.cert_pem.write_to_path(state.pki / "ca.crt")
@@ -49,6 +50,7 @@ def write_pki(state: State) -> None:
 
 
 def kubeconfig(state: State, client: str, port: int) -> str:
+    """A kubeconfig that names the client's files."""
     server = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(state.pki / "ca.crt")}
     user = {
         "client-certificate": str(state.pki / f"{client}.crt"),
@@ -67,6 +69,7 @@ def kubeconfig(state: State, client: str, port: int) -> str:
 
 
 def write_kubeconfigs(state: State, port: int) -> None:
+    """One kubeconfig for each client."""
     for client in CLIENTS:
         path = state.root / f"{client}.kubeconfig"
         path.write_text(kubeconfig(state, client, port))

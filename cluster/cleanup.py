@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -79,7 +80,9 @@ def _shim_sockets(state: State) -> Iterator[Path]:
 
 def mounts_below(folder: Path, mounts: Path = PROC / "self/mounts") -> list[str]:
     """Mount points below `folder`, the innermost first."""
-    points = []
+    points: list[str] = []
+    if not mounts.exists():  # Not Linux: kind only.
+        return points
     for line in mounts.read_text().splitlines():
         point = line.split()[1].encode().decode("unicode_escape")  # A space is written as \040.
         if point.startswith(f"{folder}/"):
@@ -88,10 +91,12 @@ def mounts_below(folder: Path, mounts: Path = PROC / "self/mounts") -> list[str]
 
 
 def bridge_exists() -> bool:
+    """Whether some cluster's bridge is there."""
     return attempt(["ip", "link", "show", BRIDGE]) is not None
 
 
 def unmount(state: State) -> None:
+    """Detach all mounts below the folder."""
     for _ in range(3):  # One point may be mounted over more than once.
         points = mounts_below(state.root)
         if not points:
@@ -121,6 +126,12 @@ def _clean_fixed_places(state: State) -> None:
     for folder in empty:
         with suppress(OSError):
             folder.rmdir()
+
+
+def check_owner(state: State) -> None:
+    """Refuse a folder that someone else put there: we would end the processes that it names, as root."""
+    if state.root.is_symlink() or (state.root.exists() and state.root.lstat().st_uid != os.geteuid()):
+        raise ClusterError(f"{state.root} is not a folder of this user: name another one in HUMMINGBIRD_CLUSTER_DIR")
 
 
 def remove_folder(state: State, keep_logs: bool = False) -> None:

@@ -17,10 +17,12 @@ TAIL_LINES = 15
 
 
 def tail(text: str, lines: int = TAIL_LINES) -> str:
+    """The last lines, indented, for an error message."""
     return "\n".join(f"    {line}" for line in text.strip().splitlines()[-lines:])
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Our environment with a PATH that finds the tools."""
     return {**os.environ, "PATH": TOOL_PATH, **(extra or {})}
 
 

@@ -23,6 +23,7 @@ MAX_PODS = 250
 
 
 def containerd_config(state: State) -> str:
+    """containerd's config.toml (version 2, as of containerd 1.6)."""
     # Everything below one folder, network namespaces too: clean-up needs to look in one place only.
     return f"""\
 version = 2
@@ -48,6 +49,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 
 def cni_config(state: State) -> str:
+    """One bridge with addresses from a local file."""
     # No ipMasq: one rule for the whole range, made by us, costs less than two rules and a chain for each pod.
     bridge = {
         "type": "bridge",
@@ -65,6 +67,7 @@ def cni_config(state: State) -> str:
 
 
 def kubelet_config(state: State, ports: Ports) -> str:
+    """A KubeletConfiguration that works as root of a container, and is quick."""
     config: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -111,6 +114,7 @@ def kubelet_config(state: State, ports: Ports) -> str:
 
 
 def etcd_command(etcd: Path, state: State, ports: Ports) -> list[str]:
+    """etcd without fsync: the data is thrown away with the cluster."""
     client = f"http://{LOOPBACK}:{ports.etcd}"
     peer = f"http://{LOOPBACK}:{ports.etcd_peer}"
     return [
@@ -122,6 +126,7 @@ def etcd_command(etcd: Path, state: State, ports: Ports) -> list[str]:
 
 
 def apiserver_command(binaries: Path, state: State, ports: Ports) -> list[str]:
+    """The API server, on the loopback address only."""
     pki = state.pki
     return [
         f"{binaries}/kube-apiserver", f"--etcd-servers=http://{LOOPBACK}:{ports.etcd}",
@@ -138,6 +143,7 @@ def apiserver_command(binaries: Path, state: State, ports: Ports) -> list[str]:
 
 
 def controller_manager_command(binaries: Path, state: State) -> list[str]:
+    """The controller manager; nobody asks its own port."""
     own = f"{state.root}/kcm.kubeconfig"
     return [
         f"{binaries}/kube-controller-manager", f"--kubeconfig={own}", "--secure-port=0", "--leader-elect=false",
@@ -147,6 +153,7 @@ def controller_manager_command(binaries: Path, state: State) -> list[str]:
 
 
 def scheduler_command(binaries: Path, state: State) -> list[str]:
+    """The scheduler; nobody asks its own port."""
     return [
         f"{binaries}/kube-scheduler", f"--kubeconfig={state.root}/scheduler.kubeconfig", "--secure-port=0",
         "--leader-elect=false", "--kube-api-qps=100", "--kube-api-burst=200",
@@ -154,6 +161,7 @@ def scheduler_command(binaries: Path, state: State) -> list[str]:
 
 
 def kubelet_command(binaries: Path, state: State) -> list[str]:
+    """The kubelet."""
     return [
         f"{binaries}/kubelet", f"--config={state.root}/kubelet.yaml", f"--kubeconfig={state.root}/kubelet.kubeconfig",
         f"--root-dir={state.kubelet}", f"--hostname-override={NODE}", f"--cert-dir={state.root}/kubelet-pki",
@@ -161,6 +169,7 @@ def kubelet_command(binaries: Path, state: State) -> list[str]:
 
 
 def kube_router_command(binary: Path, state: State) -> list[str]:
+    """kube-router as the enforcer of NetworkPolicy."""
     # Only the firewall: it enforces NetworkPolicy. Its router wants BGP, its proxy IPVS.
     return [
         str(binary), f"--kubeconfig={state.kubeconfig}", "--run-router=false", "--run-service-proxy=false",

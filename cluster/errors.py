@@ -1,10 +1,10 @@
 """The errors of this package.
 
-    ClusterError            its message tells a person what to do
-    ├── NoProvider          nothing on this machine can run Kubernetes
-    ├── BuildFailed         a binary or an image could not be built
-    ├── StartFailed         a cluster did not come up
-    └── NotRunning          something was asked of a cluster that is not up
+ClusterError            its message tells a person what to do
+├── NoProvider          nothing on this machine can run Kubernetes
+├── BuildFailed         a binary or an image could not be built
+├── StartFailed         a cluster did not come up
+└── NotRunning          something was asked of a cluster that is not up
 """
 
 from __future__ import annotations

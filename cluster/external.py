@@ -14,20 +14,28 @@ from cluster.versions import KUBERNETES
 
 
 def up(kubeconfig: Path, choice: Choice) -> Cluster:
-    if not kubeconfig.is_file():
-        raise StartFailed(f"there is no file {kubeconfig}: set HUMMINGBIRD_KUBECONFIG to a kubeconfig, or unset it")
-    cluster = Cluster(kubeconfig, "kubeconfig", choice.reason, (tool := kubectl()), first_node(tool, kubeconfig))
+    """The user's cluster, if it answers."""
+    cluster = find(kubeconfig, choice, kubectl())
     say(f"images are your business here: its nodes must have {SANDBOX_IMAGE}, or the tests must be told another one")
     return cluster
 
 
-def kubectl() -> Path:
-    """The machine's kubectl, else the one built here."""
+def find(kubeconfig: Path, choice: Choice, tool: Path) -> Cluster:
+    """The same without a word."""
+    if not kubeconfig.is_file():
+        raise StartFailed(f"there is no file {kubeconfig}: set HUMMINGBIRD_KUBECONFIG to one that exists, or unset it")
+    return Cluster(kubeconfig, choice.provider, choice.reason, tool, first_node(tool, kubeconfig))
+
+
+def kubectl(build: bool = True) -> Path:
+    """The machine's kubectl, else the one built here; if need be and `build`, it is built now."""
     if found := shutil.which("kubectl", path=TOOL_PATH):
         return Path(found)
-    if gobuild.is_built(KUBERNETES) or shutil.which("go", path=TOOL_PATH):
+    if gobuild.is_built(KUBERNETES):
+        return gobuild.kubectl_path()
+    if build and shutil.which("go", path=TOOL_PATH):
         return gobuild.built(KUBERNETES) / "kubectl"
-    raise StartFailed("there is no kubectl, and no Go to build one: install kubectl")
+    raise StartFailed("there is no kubectl and it was not built here: install kubectl")
 
 
 def first_node(tool: Path, kubeconfig: Path) -> str:

@@ -9,7 +9,7 @@ from cluster.config import MASQUERADE_MARK, POD_RANGE
 from cluster.errors import StartFailed
 
 _CHAINS = re.compile(r"^KUBE-(ROUTER-|NWPLCY-|POD-FW-)")
-_SETS = re.compile(r"^(inet6:)?(kube-router-|KUBE-(SRC|DST|SVC|DFLT)-)")
+_SETS = re.compile(r"^(inet6:)?(kube-router-|KUBE-(SRC|DST)-)")
 _RULE = (
     "POSTROUTING", "-s", POD_RANGE, "!", "-d", POD_RANGE, "-m", "comment", "--comment", MASQUERADE_MARK,
     "-j", "MASQUERADE",
@@ -25,15 +25,16 @@ def masquerade() -> None:
 def removal(saved: str) -> str:
     """The input for `iptables-restore --noflush` that takes out what is ours, given `iptables-save`'s output."""
     tables: list[str] = []
-    for block in saved.split("\n*")[0:] if saved.startswith("*") else saved.split("\n*")[1:]:
-        lines = block.lstrip("*").splitlines()
-        chains = [name for line in lines if line.startswith(":") and _CHAINS.match(name := line[1:].split()[0])]
-        rules = [line for line in lines if line.startswith("-A ")]
-        ours = [f"-D {rule[3:]}" for rule in rules if rule.split()[1] not in chains and _is_ours(rule, chains)]
+    for block in re.split(r"^(?=\*)", saved, flags=re.MULTILINE)[1:]:
+        lines = block.splitlines()
+        chains = [line[1:].split()[0] for line in lines if line.startswith(":")]
+        chains = [name for name in chains if _CHAINS.match(name)]
+        rules = [line for line in lines if line.startswith("-A ") and line.split()[1] not in chains]
+        ours = [f"-D {rule[3:]}" for rule in rules if _is_ours(rule, chains)]
         if ours or chains:
             # Flush all before the first -X: a chain to which another one still jumps cannot go.
             body = [*ours, *(f"-F {name}" for name in chains), *(f"-X {name}" for name in chains)]
-            tables.append("\n".join([f"*{lines[0]}", *body, "COMMIT"]))
+            tables.append("\n".join([lines[0], *body, "COMMIT"]))
     return "".join(f"{table}\n" for table in tables)
 
 
@@ -41,6 +42,11 @@ def _is_ours(rule: str, chains: list[str]) -> bool:
     words = rule.split()
     target = words[words.index("-j") + 1] if "-j" in words else ""
     return target in chains or MASQUERADE_MARK in rule
+
+
+def is_enforced() -> bool:
+    """Whether kube-router has written its first rules."""
+    return attempt(["iptables", "-w", "-S", "KUBE-ROUTER-FORWARD"]) is not None
 
 
 def clean() -> None:

@@ -16,10 +16,12 @@ _HINT = "Go 1.26 or newer and a reachable Go module proxy (see `go env GOPROXY`)
 
 
 def folder_of(build: GoBuild) -> Path:
+    """Where the binaries are, or will be."""
     return cache_root() / build_key(build)
 
 
 def is_built(build: GoBuild) -> bool:
+    """Whether they are there."""
     return folder_of(build).is_dir()
 
 
@@ -47,11 +49,13 @@ def built(build: GoBuild) -> Path:
 
 
 def build_all() -> None:
+    """Build whatever is missing."""
     for build in BUILDS:
         built(build)
 
 
 def kubectl_path() -> Path:
+    """The kubectl that is built with the rest."""
     return folder_of(KUBERNETES) / "kubectl"
 
 

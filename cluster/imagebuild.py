@@ -33,10 +33,12 @@ _SLIM = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man"
 
 
 def images_folder() -> Path:
+    """Where the archives are, or will be."""
     return cache_root() / image_key()
 
 
 def images_built() -> bool:
+    """Whether they are there."""
     return images_folder().is_dir()
 
 
@@ -54,6 +56,7 @@ def debian_release(os_release: str) -> str:
 
 
 def package_names() -> list[str]:
+    """What the sandbox image holds beside a minimal Debian."""
     return (IMAGE_RECIPES / "sandbox" / "packages.txt").read_text().split()
 
 

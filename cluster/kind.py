@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster import providers
+from cluster import cleanup, providers
 from cluster.commands import run
 from cluster.errors import StartFailed
 from cluster.external import first_node, kubectl
@@ -17,11 +17,13 @@ NAME = "hummingbird"
 
 
 def up(state: State, choice: Choice) -> Cluster:
+    """Create or find the cluster and give it the sandbox image."""
     engine = providers.engine()
     if engine is None:
         raise StartFailed("docker or podman stopped answering: start it again")
     env = _env(engine)
     with locked(state.lock, "start or stop the cluster"):
+        cleanup.check_owner(state)
         state.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         state.marker.touch()
         kubeconfig = state.kind_kubeconfig
@@ -46,6 +48,8 @@ def down(state: State) -> bool:
     with locked(state.lock, "start or stop the cluster"), step("deleting the kind cluster"):
         run(["kind", "delete", "cluster", "--name", NAME, "--kubeconfig", state.kind_kubeconfig], env=env)
         state.kind_kubeconfig.unlink(missing_ok=True)
+        if not state.record.exists():  # Else a local cluster lives there too, and `down` goes on to it.
+            cleanup.remove_folder(state)
     return True
 
 

@@ -32,20 +32,16 @@ def up() -> Cluster:
 
 def find() -> Cluster:
     """The cluster that is up; NotRunning if there is none. Starts and builds nothing."""
+    from cluster import external, local
+
     facts = providers.gather()
     state = State(state_root())
     if facts.kubeconfig:
-        from cluster import external
-
-        return external.up(Path(facts.kubeconfig).expanduser().absolute(), providers.choose(facts))
+        path = Path(facts.kubeconfig).expanduser().absolute()
+        return external.find(path, providers.choose(facts), external.kubectl(build=False))
     if state.kind_kubeconfig.exists():
-        from cluster import external
-
-        tool = external.kubectl()
-        node = external.first_node(tool, state.kind_kubeconfig)
-        return Cluster(state.kind_kubeconfig, "kind", "made by an earlier up", tool, node)
-    from cluster import local
-
+        earlier = Choice("kind", "made by an earlier up")
+        return external.find(state.kind_kubeconfig, earlier, external.kubectl(build=False))
     running = local.find(state)
     if running is None:
         raise NotRunning("no cluster is up: run `python -m cluster up`")

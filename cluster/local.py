@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from cluster import cleanup, gobuild, imagebuild, processes, record, rest
 from cluster.certs import NODE
@@ -28,6 +29,7 @@ def build() -> None:
 
 
 def up(state: State, choice: Choice) -> Cluster:
+    """Start the cluster, or find it running."""
     with locked(state.lock, "start or stop the cluster"):
         running = record.read(state)
         if running is not None and is_up(state, running):
@@ -45,6 +47,7 @@ def down(state: State) -> bool:
     with locked(state.lock, "start or stop the cluster"):
         if not state.root.exists():
             return False
+        cleanup.check_owner(state)
         with step("stopping the cluster"):
             _stop(state)
         return True
@@ -65,11 +68,13 @@ def is_up(state: State, running: Record) -> bool:
 
 
 def describe(state: State, running: Record, choice: Choice) -> Cluster:
-    return Cluster(state.kubeconfig, "local", choice.reason, record.kubectl_of(running), NODE)
+    """What a caller gets."""
+    return Cluster(state.kubeconfig, "local", choice.reason, Path(running.kubectl), NODE)
 
 
 def _clear(state: State) -> None:
     """Make room: the folder may be absent, empty, ours or somebody else's."""
+    cleanup.check_owner(state)
     if state.marker.exists():
         with step("cleaning up after a cluster that did not come up or was ended from outside"):
             _stop(state)
@@ -85,8 +90,6 @@ def _clear(state: State) -> None:
 
 
 def _start(state: State) -> Record:
-    state.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state.marker.touch()
     try:
         return start(state)
     except BaseException:  # Ctrl-C too: half a cluster is of no use to anybody.

@@ -16,7 +16,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
     """Hold an exclusive lock on `path`. The kernel gives it up when the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The file stays: to unlink it would let two holders lock two different files of one name.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,6 +26,7 @@ def parse_installed(listing: str) -> set[str]:
 
 
 def missing_packages(wanted: Iterable[str] = PACKAGES) -> list[str]:
+    """Those that are not installed."""
     # Asks for every package: dpkg-query fails as a whole when it does not know one of the names it is given.
     listing = attempt(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"]) or ""
     installed = parse_installed(listing)
@@ -33,6 +34,7 @@ def missing_packages(wanted: Iterable[str] = PACKAGES) -> list[str]:
 
 
 def ensure_packages() -> None:
+    """Install what is missing; read the package lists only when that is needed."""
     missing = missing_packages()
     if not missing:
         return

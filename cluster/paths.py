@@ -11,7 +11,8 @@ HERE = Path(__file__).resolve().parent
 GO_MODULES = HERE / "go"
 IMAGE_RECIPES = HERE / "images"
 
-DEFAULT_STATE = "/var/tmp/hummingbird-cluster"
+# Not in /tmp, which may be a small tmpfs, nor in the cache: it holds mounts and the keys of one cluster.
+DEFAULT_STATE = "/var/tmp/hummingbird-cluster"  # noqa: S108 - made with mode 0700, and refused if it is not ours
 
 
 def cache_root(env: Mapping[str, str] = os.environ) -> Path:
@@ -41,6 +42,7 @@ class State:
 
     @property
     def record(self) -> Path:
+        """Processes, ports and versions."""
         return self.root / "state.json"
 
     @property
@@ -50,40 +52,50 @@ class State:
 
     @property
     def logs(self) -> Path:
+        """One file for each process."""
         return self.root / "log"
 
     @property
     def pki(self) -> Path:
+        """Keys and certificates."""
         return self.root / "pki"
 
     @property
     def kubeconfig(self) -> Path:
+        """The administrator's."""
         return self.root / "admin.kubeconfig"
 
     @property
     def kind_kubeconfig(self) -> Path:
+        """The one that kind wrote."""
         return self.root / "kind.kubeconfig"
 
     @property
     def containerd(self) -> Path:
+        """All that containerd and its containers use."""
         return self.root / "containerd"
 
     @property
     def containerd_socket(self) -> Path:
+        """Also what its shims name in their command lines."""
         return self.containerd / "containerd.sock"
 
     @property
     def containerd_state(self) -> Path:
+        """Bundles and network namespaces."""
         return self.containerd / "state"
 
     @property
     def runc(self) -> Path:
+        """What runc knows about containers."""
         return self.containerd / "runc"
 
     @property
     def cni(self) -> Path:
+        """The network's configuration."""
         return self.root / "cni"
 
     @property
     def kubelet(self) -> Path:
+        """Pod volumes: many mounts."""
         return self.root / "kubelet"

@@ -11,6 +11,8 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Ports:
+    """The ports of one cluster, with the usual numbers."""
+
     apiserver: int = 6443
     etcd: int = 2379
     etcd_peer: int = 2380
@@ -18,6 +20,7 @@ class Ports:
 
 
 def is_free(port: int) -> bool:
+    """Whether a server could listen there."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -29,12 +32,14 @@ def is_free(port: int) -> bool:
 
 
 def any_free() -> int:
+    """A port that the kernel picks."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def choose(free: Callable[[int], bool] = is_free, another: Callable[[], int] = any_free) -> Ports:
+    """Four different ports."""
     usual = Ports()
     taken: set[int] = set()
 

@@ -40,11 +40,13 @@ def start_time(pid: int, proc: Path = PROC) -> int | None:
 
 
 def identify(name: str, pid: int, proc: Path = PROC) -> Process | None:
+    """The identity of a running process."""
     start = start_time(pid, proc)
     return None if start is None else Process(name, pid, start)
 
 
 def alive(process: Process, proc: Path = PROC) -> bool:
+    """Whether it is still that very process."""
     return start_time(process.pid, proc) == process.start
 
 
@@ -115,6 +117,7 @@ def _wait(processes: list[Process], seconds: float) -> list[Process]:
 
 
 def command_line(pid: int, proc: Path = PROC) -> list[str]:
+    """Its words; none if it is gone."""
     try:
         return (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:
@@ -122,4 +125,5 @@ def command_line(pid: int, proc: Path = PROC) -> list[str]:
 
 
 def all_pids(proc: Path = PROC) -> list[int]:
+    """All process ids now."""
     return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]

@@ -34,6 +34,7 @@ class Facts:
 
 
 def gather(env: Mapping[str, str] = os.environ) -> Facts:
+    """Look at this machine."""
     kind = _which("kind")
     return Facts(
         kubeconfig=env.get(KUBECONFIG_VARIABLE) or None,

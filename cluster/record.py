@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from cluster.paths import State
 from cluster.ports import Ports
@@ -27,6 +25,7 @@ class Record:
     processes: tuple[Process, ...] = ()
 
     def with_process(self, process: Process) -> Record:
+        """The same with one more process."""
         return replace(self, processes=(*self.processes, process))
 
     def alive(self) -> list[Process]:
@@ -34,13 +33,16 @@ class Record:
         return [process for process in self.processes if self.boot == boot_id() and alive(process)]
 
     def dead(self) -> list[str]:
-        return [process.name for process in self.processes if process not in self.alive()]
+        """The names of those that ended."""
+        living = self.alive()
+        return [process.name for process in self.processes if process not in living]
 
 
 def write(state: State, record: Record) -> None:
+    """Replace the file as a whole."""
     temporary = state.record.with_suffix(".new")
     temporary.write_text(json.dumps({"format": FORMAT, **asdict(record)}, indent=2))
-    os.replace(temporary, state.record)
+    temporary.replace(state.record)
 
 
 def read(state: State) -> Record | None:
@@ -55,7 +57,3 @@ def read(state: State) -> Record | None:
         return Record(**values)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def kubectl_of(record: Record) -> Path:
-    return Path(record.kubectl)

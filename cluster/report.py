@@ -12,6 +12,7 @@ HEARTBEAT_SECONDS = 20.0
 
 
 def say(text: str) -> None:
+    """One line."""
     print(f"cluster: {text}", file=sys.stderr, flush=True)
 
 

@@ -31,10 +31,12 @@ def get(state: State, port: int, path: str) -> tuple[int, bytes]:
 
 
 def is_ready(state: State, port: int) -> bool:
+    """Whether the API server says so itself."""
     return get(state, port, "/readyz")[0] == 200
 
 
 def node_is_ready(state: State, port: int) -> bool:
+    """Whether pods would be scheduled."""
     status, body = get(state, port, f"/api/v1/nodes/{NODE}")
     if status != 200:
         return False
@@ -46,4 +48,5 @@ def node_is_ready(state: State, port: int) -> bool:
 
 
 def exists(state: State, port: int, path: str) -> bool:
+    """Whether an object is there."""
     return get(state, port, path)[0] == 200

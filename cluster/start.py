@@ -29,10 +29,12 @@ class Starter:
         self.record = record_
 
     def start(self, name: str, argv: Sequence[str | Path]) -> None:
+        """One process."""
         process = processes.start(name, argv, self.state.logs / f"{name}.log")
         self.save(self.record.with_process(process))
 
     def save(self, record_: Record) -> None:
+        """Keep and write down."""
         self.record = record_
         record.write(self.state, record_)
 
@@ -83,6 +85,7 @@ def start(state: State) -> Record:
         # kube-router ends when its node does not exist yet.
         starter.start("kube-router", config.kube_router_command(kube_router / "kube-router", state))
         starter.wait("a Ready node", lambda: rest.node_is_ready(state, ports.apiserver))
+        starter.wait("the firewall", firewall.is_enforced)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         starter.wait("the default service account", lambda: rest.exists(state, ports.apiserver, account))
     starter.save(replace(starter.record, images=image_key(), complete=True))

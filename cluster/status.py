@@ -14,8 +14,7 @@ def lines() -> tuple[list[str], bool]:
     running = record.read(state)
     if running is not None:
         alive = running.alive()
-        for process in running.processes:
-            text.append(f"{process.name:24} pid {process.pid:<8} {'runs' if process in alive else 'ended'}")
+        text += [f"{one.name:24} pid {one.pid:<8} {'runs' if one in alive else 'ended'}" for one in running.processes]
         text.append(f"logs                     {state.logs}")
     try:
         found = lifecycle.find()

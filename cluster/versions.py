@@ -25,6 +25,7 @@ class GoBuild:
 
     @property
     def folder(self) -> Path:
+        """Its folder in the checkout."""
         return GO_MODULES / self.name
 
 
@@ -54,6 +55,7 @@ def required_version(go_mod: str, module: str) -> str:
 
 
 def version_of(build: GoBuild) -> str:
+    """The version that this checkout builds."""
     return required_version((build.folder / "go.mod").read_text(), build.module)
 
 
