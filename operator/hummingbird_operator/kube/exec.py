@@ -54,6 +54,10 @@ class StreamBroken(HummingbirdError):
     """The connection ended without a Status: the command may or may not have run, and may still run."""
 
 
+class NotStarted(Unavailable):
+    """No stream came about: nothing was run, the same request may be made again."""
+
+
 class ExecTimeout(StreamBroken):
     """The deadline passed; the socket was shut, the command may still run."""
 
@@ -139,7 +143,7 @@ class ExecConnection:
     ) -> Iterator[ExecStream]:
         """Start `argv` in the pod. The socket is shut when the block ends, on abort, and at the deadline.
 
-        Raises NotFound (no such pod), Invalid (the Role), Unavailable (the API server or the kubelet), Aborted.
+        Raises NotFound (no such pod), Invalid (the Role), NotStarted (the API server or the kubelet), Aborted.
         Inside the block a StreamBroken turns into Aborted or ExecTimeout when that is what broke it.
         """
         query: list[tuple[str, str]] = [("command", word) for word in argv]
@@ -212,7 +216,7 @@ class ExecConnection:
                 sock = tls.wrap_socket(sock, server_hostname=self._endpoint.server_name or host)
             sock.settimeout(None)
         except OSError as error:
-            raise Unavailable(client.SERVICE, f"exec: {error}") from error
+            raise NotStarted(client.SERVICE, f"exec: {error}") from error
         with sock:
             yield sock
 
@@ -236,10 +240,13 @@ class ExecConnection:
         except InvalidStatus as error:
             status, raw = error.response.status_code, error.response.body or b""
             if status == 401 and asyncio.run(self._endpoint.reload()):
-                raise Unavailable(client.SERVICE, "exec: the credentials had expired and were loaded again") from error
-            client.raise_for(status, client.decode(bytes(raw)), "create pods/exec")
+                raise NotStarted(client.SERVICE, "exec: the credentials had expired and were loaded again") from error
+            try:
+                client.raise_for(status, client.decode(bytes(raw)), "create pods/exec")
+            except Unavailable as refusal:
+                raise NotStarted(client.SERVICE, refusal.problem, retry_after=refusal.retry_after) from error
         except (InvalidHandshake, OSError, EOFError) as error:
-            raise Unavailable(client.SERVICE, f"exec: {error}") from error
+            raise NotStarted(client.SERVICE, f"exec: {error}") from error
 
 
 def exec_stream(

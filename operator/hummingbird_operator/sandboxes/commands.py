@@ -1,0 +1,122 @@
+"""The words spoken with the shell in a sandbox: requests as bytes for its stdin, answers parsed from its stdout.
+
+`commands.sh` describes the other side. Nothing of a command ever stands in an argument list: the API server's audit
+log keeps those, and so does every list of processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from hummingbird_operator.errors import Invalid
+from hummingbird_operator.sessions.sandbox import DATA_DIR, CommandResult, RunLimits, StreamOutput
+from hummingbird_operator.sessions.spill import head_text, tail_text
+
+END = b"\nhb-end\n"
+STDIN_CUT, NO_ROOM = 97, 98
+NO_SCRIPT = (2, 126, 127)
+"""Exit codes of `sh FILE` when the file cannot be read: dash, bash and busybox differ."""
+
+TRAILER = b"\nhb-exit "
+LOADER = 'IFS= read -r c; ( eval "$(printf %b "$c")" ); s=$?; printf \'\\nhb-exit %s\\n\' "$s" >&2; exit "$s"'
+"""Runs the command in the first line of stdin, with the rest as its stdin. The exit code that it prints is the proof:
+a stream's own Success also comes from a kubelet that restarts."""
+
+
+@cache
+def script() -> bytes:
+    """The text of commands.sh."""
+    return files(__package__).joinpath("commands.sh").read_bytes()
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders in the sandbox. `home` lies beside `data`, not in it: a session's archive must not carry the records
+    of a sandbox that is gone."""
+
+    home: str = "/tmp/.hummingbird"
+    data: str = DATA_DIR
+
+    @property
+    def script(self) -> str:
+        """The script's path; a new version lies beside the old one and shares its records."""
+        return f"{self.home}/commands-{hashlib.sha256(script()).hexdigest()[:12]}.sh"
+
+
+IN_SANDBOX = Places()
+
+
+def line(command: str) -> bytes:
+    """A command as the one line that LOADER reads."""
+    return command.replace("\\", "\\\\").replace("\n", "\\n").encode() + b"\n"
+
+
+def install(places: Places) -> tuple[str, bytes]:
+    """(command, stdin) that put the script in place whole or not at all, and create /tmp/data."""
+    path, size = places.script, len(script())
+    command = (
+        f'mkdir -p {places.data} {places.home} && cat >{path}.$$ && [ "$(($(wc -c <{path}.$$)))" -eq {size} ]'
+        f" && mv {path}.$$ {path}"
+    )
+    return command, script()
+
+
+def request(places: Places, command_id: str, command: str, limits: RunLimits) -> bytes:
+    """What `commands.sh run` reads. Raises Invalid for a path outside of the data folder."""
+    for path in (limits.stdout_path, limits.stderr_path):
+        if not path.startswith(f"{places.data}/") or ".." in path.split("/") or "\n" in path:
+            raise Invalid("stdout_path", f"{path!r} is not below {places.data}")
+    body = command.encode(errors="surrogateescape") + b"\n"
+    fields = (
+        hashlib.sha256(command_id.encode()).hexdigest()[:32],
+        f"{max(limits.timeout_seconds, 0.1):g}",
+        limits.head_bytes,
+        limits.tail_bytes,
+        limits.max_output_bytes,
+        limits.stdout_path,
+        limits.stderr_path,
+        len(body),
+    )
+    return "".join(f"{field}\n" for field in fields).encode() + body
+
+
+def parse_answer(raw: bytes, limits: RunLimits) -> CommandResult | None:
+    """Read what `commands.sh run` wrote; None when a part is missing, whatever the stream said of its end."""
+    header, found, body = raw.partition(b"\n")
+    if not found or not body.endswith(END):
+        return None
+    try:
+        fields = {key: int(value) for key, _, value in (word.partition("=") for word in header.decode().split())}
+        out, rest = _stream("out", fields, body[: -len(END)], limits.stdout_path)
+        err, rest = _stream("err", fields, rest, limits.stderr_path)
+        result = CommandResult(
+            exit_code=fields["exit"],
+            stdout=out,
+            stderr=err,
+            timed_out=bool(fields["timed_out"]),
+            replayed=bool(fields["known"]),
+        )
+    except (KeyError, ValueError):
+        return None
+    return None if rest else result
+
+
+def _stream(name: str, fields: dict[str, int], body: bytes, path: str) -> tuple[StreamOutput, bytes]:
+    head_bytes, tail_bytes = fields[f"{name}_head"], fields[f"{name}_tail"]
+    size = fields[f"{name}_bytes"]
+    tail_bytes = min(tail_bytes, size)
+    if len(body) < head_bytes + tail_bytes:
+        raise ValueError(name)
+    head, tail, rest = body[:head_bytes], body[head_bytes : head_bytes + tail_bytes], body[head_bytes + tail_bytes :]
+    output = StreamOutput(
+        head=head_text(head, head_bytes, more=size > head_bytes),
+        tail=tail_text(tail, tail_bytes, more=size > tail_bytes) if tail_bytes else "",
+        bytes=size,
+        lines=fields[f"{name}_lines"],
+        path=path if fields[f"{name}_kept"] else None,
+        truncated=bool(fields[f"{name}_cut"]),
+    )
+    return output, rest

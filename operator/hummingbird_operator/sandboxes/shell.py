@@ -1,0 +1,380 @@
+"""A sandbox that is reached through a shell: everything but the transport, which a pod and a machine do differently."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Protocol, TypeVar
+
+from hummingbird_ai.abort import Abort
+from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost, Unavailable
+from hummingbird_operator.kube.exec import STATUS, STDOUT, ExecStatus, ExecStream, NotStarted, StreamBroken, exec_stream
+from hummingbird_operator.sandboxes import commands
+from hummingbird_operator.sessions.sandbox import EXEC_TIMEOUT, CommandResult, ExecResult, RunLimits
+
+SERVICE = "the sandbox"
+OUTPUT_LIMIT = 8 << 20
+"""Bytes per stream of a plain exec that are kept here: it is for the engine's own short commands."""
+STREAM_SECONDS = 1800.0
+"""An upper bound for moving a file: the run's own deadline normally ends it first."""
+ANSWER_SECONDS = 30.0
+"""How long after its time limit a command's record is waited for."""
+RECONNECT_SECONDS = 60.0
+"""How long a command that was cut off is asked for again, beyond its time limit."""
+CHUNK = 1 << 16
+T = TypeVar("T")
+
+
+class Transport(Protocol):
+    """How commands get into the sandbox."""
+
+    def open(
+        self, argv: Sequence[str], *, deadline_seconds: float | None, abort: Abort | None
+    ) -> AbstractContextManager[ExecStream]:
+        """Start a command; see kube.exec.ExecConnection.open for the errors."""
+
+    def lost(self) -> SandboxLost | None:
+        """Whether the sandbox is gone, by a live look. Raises Unavailable when that cannot be told."""
+
+
+class Output:
+    """Both streams of a command, each kept up to a limit; of what is beyond it, the end."""
+
+    def __init__(self, limit: int = OUTPUT_LIMIT) -> None:
+        self._limit = limit
+        self._kept = {1: bytearray(), 2: bytearray()}
+        self._ends = {1: b"", 2: b""}
+        self.dropped = {1: 0, 2: 0}
+
+    def add(self, channel: int, data: bytes) -> None:
+        """One frame."""
+        kept = self._kept[channel]
+        room = self._limit - len(kept)
+        kept += data[:room]
+        if len(data) > room:
+            self.dropped[channel] += len(data) - room
+            self._ends[channel] = (self._ends[channel] + data[room:])[-64:]
+
+    def bytes(self, channel: int) -> bytes:
+        """What was kept of stdout (1) or stderr (2)."""
+        return bytes(self._kept[channel]) + self._ends[channel]
+
+
+class ShellSandbox:
+    """Implements sessions.sandbox.Sandbox over a Transport. Methods may be called from one thread at a time.
+
+    `abort` ends every method but `cleanup`, `linger` and `sweep`, which are what follows an abort. To read files of
+    a cancelled run, make another one without it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        abort: Abort | None = None,
+        on_cleanup: Callable[[], None],
+        on_linger: Callable[[str], None],
+        places: commands.Places = commands.IN_SANDBOX,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = transport
+        self._abort = abort
+        self._on_cleanup = on_cleanup
+        self._on_linger = on_linger
+        self._places = places
+        self._clock = clock
+        self._pause = pause
+
+    # --- the protocol ---
+
+    def start(self) -> None:
+        """Put the script in place and create /tmp/data. Safe to repeat; rides out a short outage."""
+        command, data = commands.install(self._places)
+        result = self._again(lambda: self._plain(command, [data], deadline=EXEC_TIMEOUT))
+        if result.exit_code != 0:
+            raise Invalid("the sandbox's image", f"it cannot run the shell script: {result.stderr.strip()[:500]}")
+
+    def exec(self, command: str, *, stdin_data: bytes | None = None) -> ExecResult:
+        """Run `sh -c command`. Not repeated once it may have started: Unavailable then."""
+        return self._not_started(lambda: self._plain(command, [stdin_data or b""], deadline=EXEC_TIMEOUT))
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Write the file whole or raise."""
+        self._again(lambda: self._write(path, [data]))
+
+    def stream_to_file(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
+        """Write the chunks; what was counted in the sandbox must be what was sent, else the file is removed."""
+        return self._not_started(lambda: self._write(path, chunks))
+
+    def stream_exec(self, command: str, chunks: Iterable[bytes]) -> ExecResult:
+        """Run `sh -c command` on the chunks. An error of theirs cuts the connection: no end of file is faked."""
+        return self._not_started(lambda: self._plain(command, chunks, deadline=STREAM_SECONDS))
+
+    def read_file_iter(self, path: str) -> Iterator[bytes]:
+        """The file in chunks. Raises NotFound before the first one, Unavailable when it was cut on the way."""
+        quoted = shlex.quote(path)
+        said, got = Output(), 0
+        self._check()
+        with (
+            self._named(),
+            self._transport.open(
+                ["sh", "-c", commands.LOADER], deadline_seconds=STREAM_SECONDS, abort=self._abort
+            ) as stream,
+        ):
+            stream.send(commands.line(f"wc -c <{quoted} >&2 && exec cat {quoted}"))
+            stream.end_stdin()
+            for data in _stdout(stream, said, self._look):
+                got += len(data)
+                for start in range(0, len(data), CHUNK):
+                    yield data[start : start + CHUNK]
+        text, code = _proof(said.bytes(2))
+        if code:
+            raise NotFound(f"{path} in the sandbox: {text.strip()[:500]}")
+        if code is None or text.strip() != str(got):
+            raise Unavailable(SERVICE, f"{got} of {text.strip() or 'some'} bytes of {path} arrived")
+
+    def cleanup(self) -> None:
+        """Delete the sandbox."""
+        self._on_cleanup()
+
+    def linger(self, session_id: str) -> None:
+        """Keep it for the session, or delete it where its pool keeps none."""
+        self._on_linger(session_id)
+
+    def run(self, command_id: str, command: str, limits: RunLimits) -> CommandResult:
+        """Run the command once and bring back its record, over as many connections as it takes."""
+        request = commands.request(self._places, command_id, command, limits)
+        give_up = self._clock() + limits.timeout_seconds + ANSWER_SECONDS + RECONNECT_SECONDS
+        delay, cut = 0.2, False
+        while True:
+            self._check()
+            try:
+                with self._named():
+                    answer = self._ask(request, limits)
+                # after a cut, what was known is our own request
+                return replace(answer, replayed=answer.replayed and not cut)
+            except Unavailable as error:
+                if self._clock() >= give_up:
+                    raise
+                cut = cut or not isinstance(error, NotStarted)
+                self._pause(delay)
+                delay = min(delay * 2, 5.0)
+
+    def sweep(self) -> None:
+        """Kill everything but PID 1. The script comes on stdin: the model may have removed the installed one."""
+        for attempt in range(5):
+            try:
+                with self._named():
+                    status, output = self._talk(["sh", "-s", "sweep"], [commands.script()], 30.0, None)
+            except Unavailable:
+                if attempt == 4:
+                    raise
+                self._pause(0.2 * 2**attempt)
+                continue
+            if status.exit_code != 0:
+                raise Unavailable(SERVICE, f"its processes could not be ended: {output.bytes(2).decode()[:300]}")
+            return
+
+    # --- one conversation ---
+
+    def _ask(self, request: bytes, limits: RunLimits) -> CommandResult:
+        argv = ["sh", self._places.script, "run"]
+        deadline = limits.timeout_seconds + ANSWER_SECONDS
+        for _ in range(2):
+            status, output = self._talk(argv, [request], deadline, self._abort)
+            answer = commands.parse_answer(output.bytes(1), limits)
+            if answer is not None:
+                return answer
+            if status.exit_code not in commands.NO_SCRIPT:
+                break
+            self.start()
+        if status.exit_code == commands.NO_ROOM:
+            raise Invalid(SERVICE, f"it has no room for the command: {output.bytes(2).decode(errors='replace')[:300]}")
+        raise StreamBroken(f"the command's record did not arrive: {status.message or status.exit_code}")
+
+    def _write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
+        quoted, folder = shlex.quote(path), shlex.quote(path.rpartition("/")[0] or "/")
+        source = _Source(chunks)
+        try:
+            result = self._plain(f"mkdir -p {folder} && cat >{quoted} && wc -c <{quoted}", source, STREAM_SECONDS)
+            if result.exit_code != 0:
+                raise Invalid(f"{path} in the sandbox", result.stderr.strip()[:500] or "it could not be written")
+            if result.stdout.strip() != str(source.bytes):
+                raise Unavailable(SERVICE, f"{result.stdout.strip()} of {source.bytes} bytes of {path} arrived")
+        except NotStarted:
+            raise
+        except BaseException:
+            with suppress(Exception):  # half a file would be read as a whole one
+                self._talk(["sh", "-c", commands.LOADER], [commands.line(f"rm -f {quoted}")], 10.0, None)
+            raise
+        return source.bytes, source.lines
+
+    def _plain(self, command: str, chunks: Iterable[bytes], deadline: float) -> ExecResult:
+        self._check()
+        source = chunks if isinstance(chunks, _Source) else _Source(chunks)
+        stdin = chain([commands.line(command)], source)
+        try:
+            with self._named():
+                status, output = self._talk(["sh", "-c", commands.LOADER], stdin, deadline, self._abort)
+                stderr, code = _proof(output.bytes(2))
+                if code is None:
+                    if not status.exit_code:
+                        raise StreamBroken(f"the command's own exit code did not arrive: {status.message}")
+                    code = status.exit_code
+        except _SourceFailed as failed:  # not the sandbox's: it must not be named like one of its errors
+            raise failed.error from failed.error.__cause__
+        for name, dropped in (("stdout", output.dropped[1]), ("stderr", output.dropped[2])):
+            if dropped:
+                stderr += f"\nhummingbird: {dropped} bytes of {name} were dropped"
+        return ExecResult(code, output.bytes(1).decode(errors="replace"), stderr)
+
+    def _talk(
+        self, argv: Sequence[str], chunks: Iterable[bytes], deadline: float, abort: Abort | None
+    ) -> tuple[ExecStatus, Output]:
+        """Send in this thread and receive in another: a command may write before it has read all."""
+        output = Output()
+        with self._transport.open(argv, deadline_seconds=deadline, abort=abort) as stream:
+            receiver = _Receiver(stream, output, self._look)
+            try:
+                for chunk in chunks:
+                    stream.send(chunk)
+                stream.end_stdin()
+            except StreamBroken:
+                pass  # the command ended without reading all: the receiver knows how
+            except BaseException:
+                stream.shut()
+                receiver.join()
+                raise
+            return receiver.status(), output
+
+    # --- what went wrong ---
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the cause where the sandbox is lost; a broken stream is Unavailable, chained to what broke."""
+        try:
+            yield
+        except (StreamBroken, NotFound, Invalid, Unavailable) as error:
+            self._look(error)
+            if isinstance(error, NotFound):
+                raise SandboxLost("Deleted", str(error)) from error
+            if isinstance(error, StreamBroken):
+                raise Unavailable(SERVICE, str(error)) from error
+            raise
+
+    def _look(self, error: Exception | None = None) -> None:
+        with suppress(Unavailable):
+            lost = self._transport.lost()
+            if lost is not None:
+                raise lost from error
+
+    def _check(self) -> None:
+        if self._abort is not None and self._abort.reason is not None:
+            raise Aborted(self._abort.reason)
+
+    def _again(self, action: Callable[[], T]) -> T:
+        """Repeat what is safe to repeat."""
+        return self._retried(action, Unavailable)
+
+    def _not_started(self, action: Callable[[], T]) -> T:
+        """Repeat only while no connection came about: nothing was run and nothing was read of the chunks."""
+        return self._retried(action, NotStarted)
+
+    def _retried(self, action: Callable[[], T], which: type[Unavailable]) -> T:
+        give_up = self._clock() + RECONNECT_SECONDS
+        delay = 0.2
+        while True:
+            self._check()
+            try:
+                return action()
+            except which:
+                if self._clock() >= give_up:
+                    raise
+                self._pause(delay)
+                delay = min(delay * 2, 5.0)
+
+
+class _SourceFailed(Exception):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Source:
+    """Chunks for stdin, counted; an error of theirs is told from one of the sandbox's."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.bytes = 0
+        self.lines = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for chunk in self._chunks:
+                self.bytes += len(chunk)
+                self.lines += chunk.count(b"\n")
+                yield chunk
+        except Exception as error:
+            raise _SourceFailed(error) from error
+
+
+class _Receiver:
+    """Reads a stream in a thread of its own. What fails there shuts the stream, so that the sender ends too."""
+
+    def __init__(self, stream: ExecStream, output: Output, on_silence: Callable[[], None]) -> None:
+        self._stream, self._output, self._on_silence = stream, output, on_silence
+        self._status: ExecStatus | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._receive, name="exec-receiver", daemon=True)
+        self._thread.start()
+
+    def _receive(self) -> None:
+        try:
+            self._status = exec_stream(self._stream, self._output.add, on_silence=self._on_silence)
+        except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+            self._error = error
+            self._stream.shut()
+
+    def join(self) -> None:
+        """Wait for the end of the stream."""
+        self._thread.join()
+
+    def status(self) -> ExecStatus:
+        """The end of the stream, or what failed."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._status or ExecStatus(None, "")
+
+
+def _stdout(stream: ExecStream, said: Output, on_silence: Callable[[], None]) -> Iterator[bytes]:
+    """Frames of stdout up to the Status; stderr goes to `said`."""
+    while True:
+        try:
+            frame = stream.receive(15.0)
+        except TimeoutError:
+            on_silence()
+            continue
+        if frame is None:
+            raise StreamBroken("the connection ended before the file did")
+        channel, data = frame
+        if channel == STATUS:
+            return
+        if channel == STDOUT:
+            yield data
+        else:
+            said.add(2, data)
+
+
+def _proof(stderr: bytes) -> tuple[str, int | None]:
+    """Split what a command said on stderr from the exit code that LOADER wrote behind it."""
+    text, found, code = stderr.rpartition(commands.TRAILER)
+    if not found or not code.strip().isdigit():
+        return stderr.decode(errors="replace"), None
+    return text.decode(errors="replace"), int(code)
