@@ -131,6 +131,10 @@ class RunJournal:
         records = (self._read(n, _intent(attempt)) or {} for attempt in unanswered)
         return sum((Decimal(record.get("worst_case_usd", "0")) for record in records), Decimal(0))
 
+    def begun(self) -> bool:
+        """Whether any call to the model was ever about to be made for this run."""
+        return bool(self._known())
+
     def answer(self) -> RecordedAnswer | None:
         """How the loop ended, if it did."""
         data = self._patiently(lambda: self._store.get(f"{self._prefix}/answer.json"))

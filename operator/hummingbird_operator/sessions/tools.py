@@ -23,7 +23,7 @@ from hummingbird_operator.errors import Aborted, Invalid, LeadershipLost, Sandbo
 from hummingbird_operator.sessions.sandbox import DATA_DIR, EXEC_TIMEOUT, SPILL_DIR, Sandbox
 from hummingbird_operator.sessions.spill import Preview, Result, Spill, StreamingResponse, merged
 
-__all__ = ["MAX_EXEC_TIMEOUT", "SourceResult", "StreamingResponse", "ToolRegistry", "confined"]
+__all__ = ["MAX_EXEC_TIMEOUT", "SANDBOX_TOOLS", "SourceResult", "StreamingResponse", "ToolRegistry", "confined"]
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +88,9 @@ _BATCH_DEF = ToolDef(
         "additionalProperties": False,
     },
 )
+SANDBOX_TOOLS = (_EXEC_DEF, _FETCH_DEF, _BATCH_DEF)
+"""The three that every registry with a sandbox offers, in this order, before any data source."""
+
 _BATCH_SHAPE = {
     "type": "object",
     "properties": {"requests": {"type": "array", "minItems": 1, "maxItems": MAX_BATCH}},

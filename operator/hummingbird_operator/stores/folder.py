@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from hummingbird_operator.errors import Conflict, Unavailable
 from hummingbird_operator.sessions.store import CHUNK_BYTES, SERVICE, checked_key
@@ -95,7 +95,7 @@ class FolderStore:
             return None if file is None else hashlib.file_digest(file, "sha256").hexdigest()
 
     @contextmanager
-    def _opened(self, key: str) -> Iterator[BinaryIO | None]:
+    def _opened(self, key: str) -> Iterator[io.BufferedReader | None]:
         try:
             file = self._path(key).open("rb")
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class FolderStore:
         with file:
             yield file
 
-    def _chunks(self, key: str, file: BinaryIO) -> Iterator[bytes]:
+    def _chunks(self, key: str, file: io.BufferedReader) -> Iterator[bytes]:
         with self._described(key), file:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk

@@ -40,6 +40,7 @@ def new_client(endpoint: str | None) -> Any:
     config = Config(
         connect_timeout=5,
         read_timeout=20,
+        max_pool_connections=50,  # all runs of a process share one client
         retries={"max_attempts": 3, "mode": "standard"},
         # a bucket that is not Amazon's may not know the newer checksums
         request_checksum_calculation="when_required",
