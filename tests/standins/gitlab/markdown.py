@@ -43,6 +43,14 @@ _HTML_BLOCK = re.compile(
     re.IGNORECASE,
 )
 _MENTION = re.compile(r"(?<![A-Za-z0-9])@(?P<user>[A-Za-z0-9_.][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_.\-]+)*)")
+_READINGS = (
+    re.compile(r"(?!)"),  # the plain one: nothing comes before code spans
+    re.compile(r"\|"),  # a table cuts its cells before it looks for code
+    re.compile(r"(?:\w+://|www\.)[^\s<]*"),  # a bare link swallows what touches it
+    re.compile(r"\$[^$\n]+\$"),  # mathematics
+    re.compile(r"\[\[.*?\]\]"),  # wiki links
+)
+"""What some markdown reader takes out of a paragraph before code spans are paired: a name is live if any says so."""
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
@@ -91,12 +99,12 @@ def _current_commands(text: str) -> list[Command]:
     return commands
 
 
-def blocks(text: str) -> list[Line]:
+def blocks(text: str, *, top_level: bool = False) -> list[Line]:
     """Sort lines into blocks by CommonMark's rules for top-level fences, HTML blocks and GitLab's `>>>` quotes."""
     lines: list[Line] = []
     fence, quoted, in_html = "", False, False
     for line in text.split("\n"):
-        opening = _FENCE.fullmatch(line)
+        opening = None if top_level and line.startswith(" ") else _FENCE.fullmatch(line)
         if quoted and line.strip() == ">>>":
             fence, quoted, in_html = "", False, False
             lines.append(Line(line, "quote"))
@@ -120,19 +128,33 @@ def mentions(body: str) -> list[str]:
     """Names that GitLab would notify: `@name` in rendered text, so entities count and code does not."""
     if "@" not in body and "&" not in body:
         return []
+    found: dict[str, None] = {}
+    text = _COMMENT.sub(" ", body.replace("\r", ""))
+    for paragraph, block in [*_paragraphs(text, top_level=False), *_paragraphs(text, top_level=True)]:
+        for name in _names(paragraph, block):
+            found[name] = None
+    return list(found)
+
+
+def _names(paragraph: str, block: str) -> list[str]:
+    """Names in one paragraph in any reading of it."""
     found: list[str] = []
-    for paragraph, block in _paragraphs(_COMMENT.sub(" ", body.replace("\r", ""))):
-        text = paragraph if block == "html" else _without_code_spans(paragraph)
-        rendered = html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text))
-        found += [match["user"] for match in _MENTION.finditer(rendered)]
+    for reading in _READINGS:
+        for part in reading.split(paragraph):
+            shown = part if block == "html" else _without_code_spans(part)
+            rendered = html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", shown))
+            found += [match["user"] for match in _MENTION.finditer(rendered)]
     return found
 
 
-def _paragraphs(text: str) -> list[tuple[str, str]]:
-    """Runs of lines of one block without blank lines between them; code is left out."""
+def _paragraphs(text: str, *, top_level: bool) -> list[tuple[str, str]]:
+    """Runs of lines of one block without blank lines between them; code is left out.
+
+    `top_level`: an indented fence belongs to a list item, which a line at the margin ends, so it hides nothing.
+    """
     runs: list[tuple[list[str], str]] = []
     previous = ""
-    for line in blocks(text):
+    for line in blocks(text, top_level=top_level):
         if line.block == "code" or not line.text.strip():
             previous = ""
             continue

@@ -1,0 +1,228 @@
+"""The texts of a note, from placeholder to answer. Pure: values in, markdown out.
+
+Every body ends with the marker, alone on its last line; everything that a model, a person or an error message said goes
+through `redact` and `make_inert` on its way. The marker's `state` tells how far the run got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from hummingbird_operator.delivery.cleaning import clean
+from hummingbird_operator.delivery.inert import MAXIMUM, inert_block, make_inert, one_line
+from hummingbird_operator.delivery.markers import Marker
+from hummingbird_operator.delivery.redact import redact
+
+TRANSCRIPT_SUMMARY = "Agent transcript"
+TRANSCRIPT_CHARACTERS = 90_000
+"""At most so much of the transcript stands in a note (seed 000 §9.1); the session store has all of it."""
+
+EMPTY_ANSWER = "The agent ended without a text to show."
+REPLY_PROMPT = "Reply to this note to ask more: the agent keeps its files and what it has found."
+GREEN_SINCE = "The pipeline has turned green since."
+_TEXT_CHARACTERS = MAXIMUM - TRANSCRIPT_CHARACTERS - 20_000
+_MESSAGE_CHARACTERS = 4_000
+_SHOWN_INCOMPLETE = 10
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What stands under an answer. Tokens are totals of the run; `sha` is the head it looked at.
+
+    `cost_usd` None: not known. `cost_is_ceiling`: the model has no price, so the highest rate was charged.
+    `incomplete` names what could not be read, in words for people.
+    """
+
+    model: str
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    sha: str | None = None
+    cost_is_ceiling: bool = False
+    incomplete: Sequence[str] = ()
+    pipeline_green: bool = False
+
+    def lines(self) -> list[str]:
+        """The footer as paragraphs of markdown."""
+        facts = [
+            f"Model {one_line(self.model, limit=100)}",
+            _count(self.turns, "turn"),
+            f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out",
+            _cost(self.cost_usd, self.cost_is_ceiling),
+            f"commit {one_line(self.sha, limit=64)[:12]}" if self.sha else "",
+        ]
+        paragraphs = [GREEN_SINCE] if self.pipeline_green else []
+        paragraphs += [_not_read(self.incomplete)] if self.incomplete else []
+        return [*paragraphs, " · ".join(fact for fact in facts if fact)]
+
+
+def placeholder(*, workflow: str, marker: Marker) -> str:
+    """The first text of a note, before any model call: harmless, so that a note that came out public tells nothing."""
+    return _note([f"Running the {one_line(workflow)} workflow…"], marker)
+
+
+def answer(
+    text: str,
+    *,
+    footer: Footer,
+    marker: Marker,
+    transcript: str = "",
+    reply_prompt: bool = False,
+    notices: Sequence[str] = (),
+    secrets: Sequence[str] = (),
+) -> str:
+    """The finished note. `notices` are sentences above the answer, such as that the question was cut.
+
+    `reply_prompt` only when the session is saved and the run is not itself an answer to a reply.
+    """
+    parts = [*_sentences(notices, secrets), _inert(text, secrets) or EMPTY_ANSWER]
+    return _note([*parts, *_below(footer, transcript, reply_prompt, secrets)], marker)
+
+
+def failure(
+    message: str,
+    *,
+    marker: Marker,
+    workflow: str = "",
+    partial: str = "",
+    footer: Footer | None = None,
+    transcript: str = "",
+    secrets: Sequence[str] = (),
+) -> str:
+    """The run failed: `message` is a sentence for people, `partial` what the agent had found until then."""
+    what = f" Workflow: {one_line(workflow)}." if workflow else ""
+    head = [f"Hummingbird analysis failed.{what}", _inert(message, secrets, _MESSAGE_CHARACTERS)]
+    return _ended(head, partial, footer, transcript, secrets, marker)
+
+
+def cancelled(
+    *,
+    marker: Marker,
+    by: str = "",
+    partial: str = "",
+    footer: Footer | None = None,
+    transcript: str = "",
+    secrets: Sequence[str] = (),
+) -> str:
+    """The run was cancelled or deleted; `by` names who asked, without notifying them."""
+    who = f" by {one_line(by, limit=100)}" if by else ""
+    return _ended([f"Hummingbird analysis cancelled{who}."], partial, footer, transcript, secrets, marker)
+
+
+def timed_out(
+    seconds: int,
+    *,
+    marker: Marker,
+    partial: str = "",
+    footer: Footer | None = None,
+    transcript: str = "",
+    secrets: Sequence[str] = (),
+) -> str:
+    """The run used up its time, `limits.timeoutSeconds`."""
+    head = [f"Hummingbird analysis stopped: it had {_count(seconds, 'second')} and used them up."]
+    return _ended(head, partial, footer, transcript, secrets, marker)
+
+
+def superseded(*, marker: Marker, newer_sha: str = "") -> str:
+    """A newer commit came before the run was done."""
+    newer = f" ({one_line(newer_sha, limit=64)[:12]})" if newer_sha else ""
+    return _note([f"Superseded: the merge request has a newer commit{newer}."], marker)
+
+
+def session_expired(*, marker: Marker) -> str:
+    """A reply to a session that is not kept any more: never a silent cold start (seed 000 §10.5)."""
+    text = "This conversation is not kept any more, so the agent cannot go on with it. Start a new run instead."
+    return _note([text], marker)
+
+
+def help_text(workflows: Mapping[str, str], *, marker: Marker, command: str = "/hummingbird") -> str:
+    """The workflows of a project with their descriptions, and how to start one."""
+    return _note([*_workflow_list(workflows, command)], marker)
+
+
+def unknown_command(name: str, workflows: Mapping[str, str], *, marker: Marker, command: str = "/hummingbird") -> str:
+    """A command that names no workflow, or more than one by its beginning."""
+    fitting = [workflow for workflow in workflows if name and workflow.startswith(name)]
+    said = f"“{one_line(name, limit=60)}”"
+    several = f"{said} could be any of: {', '.join(map(one_line, fitting))}."
+    head = several if len(fitting) > 1 else f"No workflow {said}."
+    return _note([head, *_workflow_list(workflows, command)], marker)
+
+
+def denied(*, marker: Marker) -> str:
+    """Somebody below Developer asked."""
+    return _note(["Access denied: only members of this project with the Developer role or above can do this."], marker)
+
+
+def queue_full(*, marker: Marker) -> str:
+    """Too many replies wait for one conversation."""
+    text = "Too many replies wait for this conversation: the oldest was dropped. Please ask again later."
+    return _note([text], marker)
+
+
+def _ended(
+    head: Sequence[str],
+    partial: str,
+    footer: Footer | None,
+    transcript: str,
+    secrets: Sequence[str],
+    marker: Marker,
+) -> str:
+    found = _inert(partial, secrets)
+    so_far = ["What the agent had found until then:", found] if found else []
+    below = _below(footer, transcript, False, secrets) if footer else _transcript(transcript, secrets)
+    return _note([*head, *so_far, *below], marker)
+
+
+def _below(footer: Footer, transcript: str, reply_prompt: bool, secrets: Sequence[str]) -> list[str]:
+    prompt = [REPLY_PROMPT] if reply_prompt else []
+    lines = [redact(line, secrets) for line in footer.lines()]
+    return ["---", *lines, *prompt, *_transcript(transcript, secrets)]
+
+
+def _transcript(transcript: str, secrets: Sequence[str]) -> list[str]:
+    if not transcript.strip():
+        return []
+    text = redact(clean(transcript), secrets)
+    block = inert_block(text, limit=TRANSCRIPT_CHARACTERS, language="markdown")
+    return [f"<details><summary>{TRANSCRIPT_SUMMARY}</summary>", block, "</details>"]
+
+
+def _note(parts: Sequence[str], marker: Marker) -> str:
+    """Paragraphs with blank lines between them, the marker last."""
+    return "\n\n".join([*(part for part in parts if part), marker.render()])
+
+
+def _inert(text: str, secrets: Sequence[str], limit: int = _TEXT_CHARACTERS) -> str:
+    return make_inert(redact(clean(text), secrets), limit=limit).strip()
+
+
+def _sentences(notices: Sequence[str], secrets: Sequence[str]) -> list[str]:
+    return [f"*{one_line(redact(notice, secrets), limit=500)}*" for notice in notices if notice.strip()]
+
+
+def _workflow_list(workflows: Mapping[str, str], command: str) -> list[str]:
+    if not workflows:
+        return ["No workflow is set up for this project."]
+    rows = [f"- `{command} {one_line(name, limit=60)}` {one_line(text, limit=300)}" for name, text in workflows.items()]
+    return ["Write one of these as the first line of a comment; words after it go to the agent:", "\n".join(rows)]
+
+
+def _not_read(incomplete: Sequence[str]) -> str:
+    shown = [one_line(entry, limit=200) for entry in incomplete[:_SHOWN_INCOMPLETE]]
+    more = len(incomplete) - len(shown)
+    return "Not read: " + "; ".join([*shown, f"and {more} more"] if more else shown) + "."
+
+
+def _cost(cost: Decimal | None, is_ceiling: bool) -> str:
+    if cost is None:
+        return "cost unknown"
+    amount = f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"
+    return f"at most {amount} (the model has no price here)" if is_ceiling else amount
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

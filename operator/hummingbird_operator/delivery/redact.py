@@ -1,0 +1,51 @@
+"""Take secrets out of text before it leaves: those that the process knows, and what looks like a common token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+REDACTED = "[redacted]"
+_SHORTEST = 6
+"""A shorter secret is not searched for: it would tear ordinary words apart."""
+
+_TOKENS = re.compile(
+    r"\b(?:gl(?:pat|dt|rt|cbt|ptt|ft|imt|soat|agent|oas|ffct)-[A-Za-z0-9_\-.]{16,}"  # GitLab
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}"  # AWS access key ids
+    r"|AIza[0-9A-Za-z_\-]{35}|ya29\.[0-9A-Za-z_\-]{20,}"  # Google
+    r"|sk-(?:ant-|proj-)?[A-Za-z0-9_\-]{20,}"  # model providers
+    r"|xox[abeoprs]-[A-Za-z0-9\-]{10,}"  # Slack
+    r"|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|dckr_pat_[A-Za-z0-9_\-]{20,}"
+    r"|eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,})"  # JSON Web Tokens
+)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,20000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_HEADER = re.compile(
+    r"(?i)\b((?:authorization|private-token|job-token|x-api-key)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)?\s*)[^\s\"']{6,}"
+)
+_USERINFO = re.compile(r"(://[^\s/:@]{1,100}:)[^\s/@]{3,200}(?=@)")
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with `[redacted]` in place of each known secret (as it is and as it stands in a URL) and of tokens.
+
+    Of a secret with several lines (a key, a kubeconfig) each long line is taken out as well.
+    """
+    for secret in sorted(_forms(secrets), key=len, reverse=True):
+        text = text.replace(secret, REDACTED)
+    text = _PRIVATE_KEY.sub(REDACTED, text)
+    text = _TOKENS.sub(REDACTED, text)
+    text = _HEADER.sub(rf"\1{REDACTED}", text)
+    return _USERINFO.sub(rf"\1{REDACTED}", text)
+
+
+def _forms(secrets: Iterable[str]) -> set[str]:
+    forms: set[str] = set()
+    for secret in secrets:
+        lines = [line.strip() for line in secret.splitlines() if len(line.strip()) >= 16] if "\n" in secret else []
+        for value in (secret, secret.strip(), *lines):
+            forms |= {value, quote(value, safe="")}
+    return {form for form in forms if len(form) >= _SHORTEST}
