@@ -1,0 +1,148 @@
+"""The steps around a sandbox: claim one, and let it go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from hummingbird_ai.abort import Abort
+from hummingbird_operator.agentruns import objects
+from hummingbird_operator.agentruns.decide import Decision, Step
+from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import AgentRun, SandboxStatus
+from hummingbird_operator.errors import Invalid, NotFound, SandboxLost
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.accepting import Recorder
+    from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.runner import Apply
+    from hummingbird_operator.agentruns.status import StatusWriter
+    from hummingbird_operator.sessions.sandbox import Sandbox
+    from hummingbird_operator.telemetry import Metrics
+
+logger = logging.getLogger(__name__)
+
+SANDBOX_RETRY_SECONDS = 5.0
+"""A run without a sandbox looks again by itself after this long, should a wake-up ever be missed."""
+
+
+class Member(Protocol):
+    """A sandbox that the run holds."""
+
+    @property
+    def name(self) -> str:
+        """Name of the pod."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+
+    @property
+    def backend(self) -> str:
+        """Its kind."""
+
+    @property
+    def lingered(self) -> bool:
+        """It was this session's own, with its files."""
+
+    @property
+    def cold(self) -> bool:
+        """It was made for this run."""
+
+
+class Sandboxes(Protocol):
+    """Claims of sandboxes and the way into them."""
+
+    async def find(self, run_uid: str) -> Member | None:
+        """The sandbox that the run holds, by a live look."""
+
+    async def claim(self, run: AgentRun, *, session: str, seconds: int) -> Member | None:
+        """One for the run, the same when asked again; None while there is none to be had."""
+
+    async def let_go(self, run_uid: str, *, session: str | None) -> None:
+        """Keep it for the session's next run, or (None) delete it. Safe to repeat."""
+
+    def open(self, member: Member, abort: Abort) -> Sandbox:
+        """The engine's handle."""
+
+    async def changed(self) -> None:
+        """Return when a sandbox may have become free."""
+
+
+class Claiming:
+    """The steps CLAIM and LET_GO."""
+
+    def __init__(
+        self,
+        status: StatusWriter,
+        sandboxes: Sandboxes,
+        recorder: Recorder,
+        metrics: Metrics,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._status = status
+        self._sandboxes = sandboxes
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+
+    def steps(self) -> Mapping[Step, Apply]:
+        """What this module can do."""
+        return {Step.CLAIM: self.claim, Step.LET_GO: self.let_go}
+
+    async def claim(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Get a sandbox; where there is none, say so and look again when one may be free."""
+        run, began = facts.run, asyncio.get_running_loop().time()
+        limits = run.status.resolved and run.status.resolved.limits
+        seconds = (limits and limits.timeout_seconds) or 1
+        try:
+            member = await self._sandboxes.find(control.uid)
+            member = member or await self._sandboxes.claim(run, session=objects.session_id(run), seconds=seconds)
+        except (Invalid, NotFound) as refusal:
+            await self._conclude(run, c.Failure.INVALID, str(refusal))
+            return
+        except SandboxLost as lost:
+            await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost))
+            return
+        if member is None:
+            await self._no_sandbox(run, control)
+            return
+        reason = _launch(member)
+        took = asyncio.get_running_loop().time() - began
+        self._metrics.claim.labels(reason).observe(took)
+        sandbox = SandboxStatus(backend=member.backend, name=member.name, uid=member.uid)
+        start = control.began or self._clock()
+        run = await self._status.write(run, objects.sandbox_ready(run, sandbox, reason, start, self._clock()))
+        await self._recorder.emit(run, "Normal", reason, f"{member.backend} {member.name} after {took:.2f} s")
+
+    async def _no_sandbox(self, run: AgentRun, control: Control) -> None:
+        text = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
+        status = objects.waiting(run, c.Working.WAITING_FOR_SANDBOX, text, self._clock())
+        if status is not None:
+            began = run.status.start_time or control.began
+            await self._status.write(run, status.model_copy(update={"start_time": began}))
+            await self._recorder.emit(run, "Normal", c.Working.WAITING_FOR_SANDBOX, text)
+        woken = {asyncio.create_task(control.wake.wait()), asyncio.create_task(self._sandboxes.changed())}
+        _, pending = await asyncio.wait(woken, timeout=SANDBOX_RETRY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+
+    async def let_go(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Let the sandbox linger for a reply, or delete it where a reply could not use it."""
+        answered = c.is_true(facts.run.status.conditions, c.RunCondition.ANSWERED)
+        keep = answered and facts.stands(c.RunCondition.SESSION_SAVED) and not facts.cancelled
+        await self._sandboxes.let_go(control.uid, session=objects.session_id(facts.run) if keep else None)
+        control.let_go = True
+
+    async def _conclude(self, run: AgentRun, reason: str, message: str) -> None:
+        await self._status.write(run, objects.concluded(run, reason, message, self._clock()))
+
+
+def _launch(member: Member) -> str:
+    if member.lingered:
+        return c.Checkpoint.RECLAIMED
+    return c.Checkpoint.COLD_STARTED if member.cold else c.Checkpoint.CLAIMED

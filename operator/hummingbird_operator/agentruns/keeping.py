@@ -1,0 +1,122 @@
+"""The steps after the answer: deliver it, and save the session that a reply continues."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from hummingbird_ai.abort import Abort
+from hummingbird_operator.agentruns import objects
+from hummingbird_operator.agentruns.decide import Decision, Step
+from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.agentruns.work import Conversation, Worker, task_of
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import AgentRun, SessionStatus
+from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.claiming import Sandboxes
+    from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.noting import Noting
+    from hummingbird_operator.agentruns.runner import Apply
+    from hummingbird_operator.agentruns.status import StatusWriter
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Keeping:
+    """The steps DELIVER and SAVE."""
+
+    def __init__(
+        self,
+        status: StatusWriter,
+        sandboxes: Sandboxes,
+        worker: Worker,
+        noting: Noting,
+        executor: Executor,
+        *,
+        retry_seconds: int,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """`retry_seconds`: how long a save is tried again before the run ends without one."""
+        self._status = status
+        self._sandboxes = sandboxes
+        self._worker = worker
+        self._noting = noting
+        self._executor = executor
+        self._retry_seconds = retry_seconds
+        self._clock = clock
+
+    def steps(self) -> Mapping[Step, Apply]:
+        """What this module can do."""
+        return {Step.DELIVER: self.deliver, Step.SAVE: self.save}
+
+    async def deliver(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Put the outcome into the note."""
+        await self._noting.deliver(facts, await self._conversation(facts, control), control)
+
+    async def save(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Store the session, then invite a reply; a run that never spoke to a model has nothing to store."""
+        run = facts.run
+        said = await self._conversation(facts, control)
+        if said is None or isinstance(facts.order, Invalid) or not said.messages:
+            await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, "there is no conversation")
+            return
+        member = await self._sandboxes.find(control.uid)
+        sandbox = self._sandboxes.open(member, Abort()) if member is not None else None
+        self._status.check_leadership()
+        try:
+            uri, transcript = await self._in_thread(
+                partial(self._worker.save, task_of(facts, self._clock()), said, sandbox)
+            )
+        except (Conflict, Invalid, SandboxLost) as error:
+            await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, str(error))
+            return
+        except Unavailable as error:
+            if not self._patience_over(run):
+                raise
+            await self._saved(run, "False", c.Failure.STORE_UNAVAILABLE, str(error))
+            return
+        session = SessionStatus(id=objects.session_id(run), uri=uri, transcript=transcript)
+        await self._invite(facts, said)
+        await self._saved(run, "True", c.Checkpoint.SAVED, uri, session=session)
+
+    async def _invite(self, facts: Facts, said: Conversation) -> None:
+        """The second update: the prompt to reply, now that a reply would find the session."""
+        delivered = c.find(facts.run.status.conditions, c.RunCondition.DELIVERED)
+        wanted = delivered is not None and delivered.reason == c.Checkpoint.NOTE_WRITTEN
+        if wanted and isinstance(facts.order, Order) and facts.run.spec.session is None:
+            try:
+                await self._noting.write(facts.run, facts.order, said, prompt=True)
+            except (Unavailable, Invalid, NotFound) as error:
+                logger.warning("the note has no prompt to reply: %s", error, extra={"run": facts.run.metadata.name})
+
+    async def _conversation(self, facts: Facts, control: Control) -> Conversation | None:
+        if control.conversation is None and isinstance(facts.order, Order):
+            try:
+                control.conversation = await self._in_thread(
+                    partial(self._worker.recall, task_of(facts, self._clock()))
+                )
+            except Invalid as error:
+                logger.warning("the conversation cannot be recalled: %s", error, extra={"run": control.name})
+        return control.conversation
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def _patience_over(self, run: AgentRun) -> bool:
+        answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+        since = datetime.fromisoformat(answered.last_transition_time) if answered else self._clock()
+        return (self._clock() - since).total_seconds() > self._retry_seconds
+
+    async def _saved(self, run: AgentRun, status: c.Status, reason: str, message: str, **changes: object) -> None:
+        saved = (c.RunCondition.SESSION_SAVED, status, reason, message)
+        await self._status.write(run, objects.with_status(run, self._clock(), saved, **changes))

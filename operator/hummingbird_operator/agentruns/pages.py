@@ -1,0 +1,93 @@
+"""The body of a run's note at each point of its life, from `delivery`'s pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hummingbird_operator.agentruns.objects import session_id
+from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.delivery import bodies
+from hummingbird_operator.delivery.markers import Marker
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.noting import Head
+    from hummingbird_operator.agentruns.work import Conversation
+    from hummingbird_operator.api.agentrun import AgentRun
+
+CUT = "Your message was longer than 32 KiB: the agent has seen only its beginning."
+
+
+class NotePages:
+    """Renders with `delivery.bodies`; `secrets` are the values that may never stand in a note."""
+
+    def __init__(self, secrets: Callable[[], Sequence[str]], *, has_price: Callable[[str], bool]) -> None:
+        self._secrets = secrets
+        self._has_price = has_price
+
+    def placeholder(self, run: AgentRun, order: Order) -> str:
+        """What stands there while the agent works."""
+        return bodies.placeholder(workflow=order.workflow.name, marker=_marker(run, "running"))
+
+    def outcome(self, run: AgentRun, order: Order, said: Conversation | None, head: Head, *, prompt: bool) -> str:
+        """The answer, or why there is none, with what was found until then."""
+        answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+        reason = answered.reason if answered else c.Checkpoint.COMPLETED
+        message = answered.message if answered else ""
+        secrets = self._secrets()
+        footer = self._footer(run, order, said, head) if said else None
+        transcript, text = (said.transcript, said.result.text) if said else ("", "")
+        if reason == c.Checkpoint.COMPLETED and footer is not None:
+            return bodies.answer(
+                text,
+                footer=footer,
+                marker=_marker(run, "done"),
+                transcript=transcript,
+                reply_prompt=prompt,
+                notices=[CUT] if order.message_cut else [],
+                secrets=secrets,
+            )
+        if reason == c.Failure.CANCELLED:
+            marker = _marker(run, "cancelled")
+            return bodies.cancelled(marker=marker, partial=text, footer=footer, transcript=transcript, secrets=secrets)
+        return bodies.failure(
+            f"{reason}: {message}",
+            workflow=order.workflow.name,
+            marker=_marker(run, "failed"),
+            partial=text,
+            footer=footer,
+            transcript=transcript,
+            secrets=secrets,
+        )
+
+    def _footer(self, run: AgentRun, order: Order, said: Conversation, head: Head) -> bodies.Footer:
+        result, resolved = said.result, run.status.resolved
+        model = (resolved and resolved.model) or ""
+        sha = resolved.head_sha if resolved else None
+        moved = [f"commits after {sha[:12]}"] if sha and head.sha and head.sha != sha else []
+        return bodies.Footer(
+            model=model,
+            turns=result.iterations,
+            input_tokens=result.usage.total_input_tokens,
+            output_tokens=result.usage.output_tokens,
+            cost_usd=result.cost_usd,
+            cost_is_ceiling=not self._has_price(model),
+            sha=sha,
+            incomplete=[*result.incomplete, *moved],
+            pipeline_green=head.pipeline_status == "success" and order.workflow.entry.action == "pipeline",
+        )
+
+
+def _marker(run: AgentRun, state: str) -> Marker:
+    trigger, resolved = run.spec.trigger, run.status.resolved
+    # only an automatic run, or a bare command, speaks for its commit
+    speaks = trigger is None or trigger.automatic or not run.spec.message
+    return Marker(
+        id=session_id(run),
+        wf=run.spec.workflow,
+        sha=resolved.head_sha if resolved and speaks else None,
+        run=run.metadata.uid,
+        key=run.metadata.name,
+        state=state,
+    )

@@ -1,0 +1,307 @@
+"""The part of a run that a thread does: the agent loop with its sandbox, tools, journal and session.
+
+Knows the engine (`sessions`) and what `leader` gives it; nothing here talks to Kubernetes or to the forge.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hummingbird_ai.abort import Abort
+from hummingbird_operator.agentruns.objects import session_id
+from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import render_target
+from hummingbird_operator.errors import Invalid
+from hummingbird_operator.sessions import session as sessions
+from hummingbird_operator.sessions.archive import archive_sandbox, restore_sandbox
+from hummingbird_operator.sessions.budget import Budget
+from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
+from hummingbird_operator.sessions.loop import run_agent_loop
+from hummingbird_operator.sessions.outcomes import Outcome
+from hummingbird_operator.sessions.prompts import continuation_message, first_message, system_prompt
+from hummingbird_operator.sessions.state import LoopResult, Progress
+from hummingbird_operator.sessions.tools import SANDBOX_TOOLS, ToolRegistry
+from hummingbird_operator.sessions.transcript import NOTE_LIMIT, render_transcript
+from hummingbird_operator.sessions.turns import Generate, JournaledTurns
+
+if TYPE_CHECKING:
+    from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
+    from hummingbird_operator.agentruns.facts import Facts
+    from hummingbird_operator.sessions.sandbox import Sandbox
+    from hummingbird_operator.sessions.store import BlobStore
+
+logger = logging.getLogger(__name__)
+
+
+class Doors(Protocol):
+    """What the operator's configuration opens to the engine."""
+
+    def model(self, name: str) -> ModelAdapter:
+        """The model of that name. Raises Invalid."""
+
+    def worst_case(self, name: str, *, input_tokens: int, max_output_tokens: int) -> Decimal:
+        """The most that one call can cost, in US dollars."""
+
+    def window(self, name: str) -> int:
+        """Tokens that the model can see."""
+
+    def sources(self, registry: ToolRegistry, order: Order) -> None:
+        """Register the workflow's data sources, with their own read tokens. Raises Invalid."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, as the engine sees it."""
+
+    run: str
+    """Its uid."""
+    name: str
+    session: str
+    resumes: bool
+    """It names a session that another run made."""
+    restore: bool
+    """Its sandbox is not the one that the session left: the archive goes in first."""
+    origin: str
+    """Namespace and target: a session is resumed only where it was made."""
+    order: Order
+    head_sha: str | None
+    seconds_left: float
+
+
+def task_of(facts: Facts, now: datetime) -> Task:
+    """The engine's view of a run that is accepted."""
+    run, order = facts.run, facts.order
+    assert isinstance(order, Order)  # noqa: S101 - decide asks for work only then
+    ready = c.find(run.status.conditions, c.RunCondition.SANDBOX_READY)
+    resolved = run.status.resolved or order.resolved
+    return Task(
+        run=run.metadata.uid,
+        name=run.metadata.name,
+        session=session_id(run),
+        resumes=run.spec.session is not None,
+        restore=ready is None or ready.reason != c.Checkpoint.RECLAIMED,
+        origin=f"{run.metadata.namespace}/{render_target(run.spec.target)}",
+        order=order,
+        head_sha=resolved.head_sha,
+        seconds_left=(facts.deadline - now).total_seconds() if facts.deadline else 0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What the loop came to, with what a note and a save need of it."""
+
+    result: LoopResult
+    messages: Sequence[dict[str, Any]]
+    """Canonical."""
+    system: str
+    tools: Sequence[ToolDef]
+    transcript: str
+    """For the note: at most 90,000 characters."""
+    answer_uri: str = ""
+    resumed_etag: str | None = None
+
+
+class SessionNotFound(Invalid):
+    """The session to resume does not exist (any more); its run ends with that reason."""
+
+
+class Worker:
+    """Runs the engine for one run at a time; an operator has one of these for all its threads."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        doors: Doors,
+        generate: Generate,
+        *,
+        max_output_tokens: int,
+        retry_seconds: float,
+    ) -> None:
+        self._store = store
+        self._sessions = sessions.SessionStore(store)
+        self._doors = doors
+        self._generate = generate
+        self._max_output_tokens = max_output_tokens
+        self._retry_seconds = retry_seconds
+
+    def work(self, task: Task, sandbox: Sandbox, abort: Abort, progress: Callable[[Progress], None]) -> Conversation:
+        """Run the agent to its end and keep the answer. Raises SandboxLost, Unavailable, Invalid, Conflict."""
+        journal = RunJournal(self._store, task.run, retry_seconds=self._retry_seconds, abort=abort)
+        saved = self._resumed(task)
+        sandbox.start()
+        if saved is not None and saved.archive is not None and task.restore and not journal.begun():
+            self._restore(task, sandbox, saved)
+        said = self._converse(task, saved, journal, sandbox, abort, progress)
+        if said.result.outcome is Outcome.SHUTTING_DOWN:
+            return said
+        return replace(said, answer_uri=journal.record_answer(_recorded(said.result)))
+
+    def recall(self, task: Task) -> Conversation | None:
+        """The conversation of a run that is settled, from its journal: no model call, no tool; None if it has none."""
+        journal = RunJournal(self._store, task.run, retry_seconds=self._retry_seconds)
+        if not journal.begun():
+            return None
+        over = Abort()
+        over.set(Outcome.SHUTTING_DOWN)
+        said = self._converse(task, self._resumed(task), journal, None, over, lambda _: None)
+        recorded = journal.answer()
+        if recorded is None:
+            return said
+        result = LoopResult(
+            outcome=Outcome(recorded.outcome),
+            text=recorded.text,
+            contents=said.result.contents,
+            usage=recorded.usage,
+            cost_usd=recorded.cost_usd,
+            iterations=recorded.iterations,
+            message=recorded.message,
+            incomplete=recorded.incomplete,
+            context_tokens=said.result.context_tokens,
+        )
+        return replace(said, result=result)
+
+    def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> tuple[str, str]:
+        """Store archive, transcript and conversation; the addresses of session and transcript."""
+        if sandbox is not None:
+            sandbox.sweep()
+        entry = task.order.workflow
+        kept = sessions.Conversation(
+            contents=said.messages,
+            system_prompt=said.system,
+            tools=said.tools,
+            workflow=entry.name,
+            workflow_hash=entry.hash,
+            run=task.run,
+            context_tokens=said.result.context_tokens,
+            origin=task.origin,
+        )
+        self._sessions.save(
+            task.session,
+            kept,
+            transcript=_transcript(task, said.messages, said.result),
+            archive=archive_sandbox(sandbox) if sandbox is not None else None,
+            if_match=said.resumed_etag,
+        )
+        address = self._sessions.url(task.session)
+        return address.removesuffix("context.json"), self._sessions.url(task.session, "transcript.md")
+
+    def _resumed(self, task: Task) -> sessions.SavedSession | None:
+        if not task.resumes:
+            return None
+        saved = self._sessions.load(task.session)
+        if saved is None:
+            raise SessionNotFound("spec.session", f"there is no session {task.session} (any more); start a new run")
+        if saved.run != task.run:
+            saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
+        return saved
+
+    def _restore(self, task: Task, sandbox: Sandbox, saved: sessions.SavedSession) -> None:
+        chunks = self._sessions.open_archive(task.session)
+        if chunks is None or saved.archive is None:
+            return
+        _, digest = restore_sandbox(sandbox, chunks)
+        if digest != saved.archive.digest:
+            raise Invalid(f"sessions/{task.session}/sandbox.tar.gz", "it is not the archive that its session names")
+
+    def _converse(
+        self,
+        task: Task,
+        saved: sessions.SavedSession | None,
+        journal: RunJournal,
+        sandbox: Sandbox | None,
+        abort: Abort,
+        progress: Callable[[Progress], None],
+    ) -> Conversation:
+        resolved = task.order.resolved
+        name = resolved.model or ""
+        model = self._doors.model(name)
+        registry = ToolRegistry(sandbox)
+        self._doors.sources(registry, task.order)
+        # a recall has no sandbox, yet it must name the very tools that the session had
+        own = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
+        system = saved.system_prompt if saved else system_prompt(registry.get_tool_notes(), task.order.workflow.prompt)
+        tools = list(saved.tools) if saved else own
+        turns = JournaledTurns(
+            model,
+            registry,
+            journal,
+            system=system,
+            tool_defs=tools,
+            generate=self._generate,
+            worst_case=partial(self._doors.worst_case, name),
+            max_output_tokens=self._max_output_tokens,
+            abort=abort,
+        )
+        contents = self._opening(task, saved, model)
+        result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
+        messages = model.to_canonical(result.contents)
+        return Conversation(
+            result=result,
+            messages=messages,
+            system=system,
+            tools=tools,
+            transcript=_transcript(task, messages, result, limit=NOTE_LIMIT),
+            resumed_etag=saved.etag if saved else None,
+        )
+
+    def _opening(self, task: Task, saved: sessions.SavedSession | None, model: ModelAdapter) -> list[Content]:
+        order = task.order
+        message = order.message + ("\n\n[The message was longer; its end was cut off.]" if order.message_cut else "")
+        if saved is not None:
+            return [*model.from_canonical(saved.contents), model.make_user_content(continuation_message(message))]
+        project = order.target.project if order.target else None
+        iid = order.target.merge_request if order.target else None
+        return [model.make_user_content(first_message(project, iid, task.head_sha, message or None))]
+
+    def _budget(self, task: Task, saved: sessions.SavedSession | None, model: str) -> Budget:
+        limits = task.order.resolved.limits
+        assert limits is not None  # noqa: S101 - resolve sets every one
+        budget = Budget(
+            max_iterations=limits.max_iterations or 1,
+            context_tokens=limits.context_tokens or 1,
+            max_output_tokens=self._max_output_tokens,
+            max_cost_usd=limits.max_cost_usd or Decimal(0),
+            deadline=time.monotonic() + task.seconds_left,
+        )
+        return budget.fitted(restored_tokens=saved.context_tokens if saved else 0, window=self._doors.window(model))
+
+
+def reason_of(error: Exception) -> str:
+    """The outcome of a run whose work could not begin."""
+    return c.Failure.SESSION_NOT_FOUND if isinstance(error, SessionNotFound) else c.Failure.INVALID
+
+
+def _recorded(result: LoopResult) -> RecordedAnswer:
+    return RecordedAnswer(
+        outcome=result.outcome,
+        text=result.text,
+        message=result.message,
+        iterations=result.iterations,
+        cost_usd=result.cost_usd,
+        usage=result.usage,
+        incomplete=result.incomplete,
+    )
+
+
+def _transcript(task: Task, messages: Sequence[dict[str, Any]], result: LoopResult, limit: int | None = None) -> str:
+    return render_transcript(
+        messages,
+        title=f"Run {task.name}: {task.order.workflow.name}",
+        facts={
+            "Model": task.order.resolved.model or "",
+            "Turns": result.iterations,
+            "Tokens": result.usage.total_tokens,
+            "Cost": f"${result.cost_usd:.4f}",
+        },
+        outcome=f"{result.outcome} {result.message}".strip(),
+        limit=limit,
+    )

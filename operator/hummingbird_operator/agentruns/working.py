@@ -1,0 +1,163 @@
+"""The step WORK: the agent loop in a thread, accompanied from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hummingbird_operator.agentruns import objects
+from hummingbird_operator.agentruns.decide import Decision, Step
+from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of, task_of
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus, UsageStatus
+from hummingbird_operator.errors import Invalid, SandboxLost, Unavailable
+from hummingbird_operator.sessions.outcomes import Outcome
+from hummingbird_operator.sessions.state import LoopResult, Progress
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.claiming import Sandboxes
+    from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.runner import Apply
+    from hummingbird_operator.agentruns.status import StatusWriter
+    from hummingbird_operator.telemetry import Metrics
+
+logger = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 1.0
+"""Usage goes into the status at most this often: more writes would starve kopf's own on the object."""
+
+
+class Working:
+    """The step WORK."""
+
+    def __init__(
+        self,
+        status: StatusWriter,
+        sandboxes: Sandboxes,
+        worker: Worker,
+        executor: Executor,
+        metrics: Metrics,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._status = status
+        self._sandboxes = sandboxes
+        self._worker = worker
+        self._executor = executor
+        self._metrics = metrics
+        self._clock = clock
+
+    def steps(self) -> Mapping[Step, Apply]:
+        """What this module can do."""
+        return {Step.WORK: self.work}
+
+    async def work(self, facts: Facts, decision: Decision, control: Control) -> None:
+        """Run the agent in a thread, and end it when somebody wants that or the time is up."""
+        run = facts.run
+        member = await self._sandboxes.find(control.uid)
+        if member is None:
+            await self._conclude(
+                run, c.Failure.SANDBOX_LOST, "the sandbox is gone: it was deleted, or its node was lost"
+            )
+            return
+        reached = Reached(control.name)
+        task, sandbox = task_of(facts, self._clock()), self._sandboxes.open(member, control.abort)
+        call = asyncio.get_running_loop().run_in_executor(
+            self._executor, partial(self._worker.work, task, sandbox, control.abort, reached.tell)
+        )
+        try:
+            run = await self._accompany(call, run, facts, control, reached)
+            said = await call
+        except (Invalid, SandboxLost) as error:
+            reason = c.Failure.SANDBOX_LOST if isinstance(error, SandboxLost) else reason_of(error)
+            await self._conclude(run, reason, str(error))
+            return
+        if said.result.outcome is Outcome.SHUTTING_DOWN:
+            return
+        control.conversation = said
+        await self._answered(run, said)
+
+    async def _accompany(
+        self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached
+    ) -> AgentRun:
+        """Until the thread is through: pass on cancel and deadline, and write the progress down."""
+        while not call.done():
+            woken = asyncio.create_task(control.wake.wait())
+            either: set[asyncio.Future[Any]] = {call, woken}
+            await asyncio.wait(either, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+            control.wake.clear()
+            if control.cancelled:
+                control.abort.set(c.Failure.CANCELLED)
+            elif facts.deadline is not None and self._clock() >= facts.deadline:
+                control.abort.set(c.Failure.TIMED_OUT)
+            if not call.done() and not control.leaving and (last := reached.take()) is not None:
+                usage = _usage(last)
+                run = await self._written(run, objects.with_status(run, self._clock(), usage=usage), control)
+        return run
+
+    async def _written(self, run: AgentRun, status: AgentRunStatus, control: Control) -> AgentRun:
+        """A progress write: one that fails for now is dropped, the next one says more anyway."""
+        try:
+            return await self._status.write(run, status)
+        except Unavailable as error:
+            logger.warning("progress was not written: %s", error, extra={"run": control.name})
+            return run
+
+    async def _answered(self, run: AgentRun, said: Conversation) -> None:
+        result = said.result
+        completed = result.outcome is Outcome.COMPLETED
+        message = result.message or f"answered in {result.iterations} turns for ${result.cost_usd:.4f}"
+        answer = AnswerStatus(text=result.text, bytes=len(result.text.encode(errors="replace")), uri=said.answer_uri)
+        model = (run.status.resolved and run.status.resolved.model) or ""
+        self._metrics.turns.labels(run.spec.workflow).inc(result.iterations)
+        self._metrics.cost.labels(run.spec.workflow, model).inc(float(result.cost_usd))
+        reason = c.Checkpoint.COMPLETED if completed else str(result.outcome)
+        usage = _usage(result)
+        status = objects.concluded(
+            run, reason, message, self._clock(), usage=usage, answer=answer if result.text else None
+        )
+        await self._status.write(run, status)
+
+    async def _conclude(self, run: AgentRun, reason: str, message: str) -> None:
+        await self._status.write(run, objects.concluded(run, reason, message, self._clock()))
+
+
+class Reached:
+    """The newest progress of a thread, taken by the event loop at its own pace."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._last: Progress | None = None
+
+    def tell(self, progress: Progress) -> None:
+        """Called by the thread after each turn."""
+        logger.info(progress.line, extra={"run": self._run, "turn": progress.iterations})
+        with self._lock:
+            self._last = progress
+
+    def take(self) -> Progress | None:
+        """What came since the last time."""
+        with self._lock:
+            last, self._last = self._last, None
+        return last
+
+
+def _usage(so_far: Progress | LoopResult) -> UsageStatus:
+    used = so_far.usage
+    return UsageStatus(
+        iterations=so_far.iterations,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        total_tokens=used.total_tokens,
+        cost_usd=so_far.cost_usd,
+    )
