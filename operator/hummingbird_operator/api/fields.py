@@ -116,7 +116,8 @@ def _cut(maximum: int) -> BeforeValidator:
 
 _ALNUM_ENDS = "lower-case letters, digits and hyphens, beginning and ending with a letter or digit"
 _MONEY = Form(
-    r"^(0|[1-9][0-9]{0,5})(\.[0-9]{1,6})?$", 'must be a decimal number in quotes with at most six places, such as "2.00"'
+    r"^(0|[1-9][0-9]{0,5})(\.[0-9]{1,6})?$",
+    'must be a decimal number in quotes with at most six places, such as "2.00"',
 )
 _MONEY_SCHEMA = {"type": "string", "maxLength": 13, "pattern": _MONEY.expression}
 _SPENT_SCHEMA = {"type": "string", "maxLength": 20, "pattern": r"^[0-9]+(\.[0-9]+)?$"}
