@@ -41,6 +41,11 @@ class ModelError(Exception):
         self.retry_after = retry_after
         self.billed: ModelResponse | None = None
 
+    @property
+    def word(self) -> str:
+        """The class in snake case, for metrics and conditions: `rate_limited`."""
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(self).__name__)[1:]
+
 
 class Transient(ModelError):
     """The same call may work later."""

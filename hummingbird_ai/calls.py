@@ -1,0 +1,175 @@
+"""One place that decides whether a model call is made again, and that counts what every answer costs.
+
+Adapters call once and classify; transports never retry. So an attempt here is an HTTP call there, and a caller's
+limit means what it says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_any, stop_before_delay
+from tenacity.stop import stop_base
+from tenacity.wait import wait_exponential_jitter
+
+from hummingbird_ai.abort import Abort
+from hummingbird_ai.errors import CallAborted, MalformedReply, ModelError
+from hummingbird_ai.messages import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    Content,
+    ModelAdapter,
+    ModelResponse,
+    ToolDef,
+)
+from hummingbird_ai.metrics import CallMetrics
+
+__all__ = ["CallMetrics", "generate_with_retry"]
+
+DEFAULT_ATTEMPTS = 5
+FIRST_WAIT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 60.0
+"""Without a hint of the server: 1, 2, 4 … 60 s, each with up to one second of jitter."""
+
+
+def generate_with_retry(
+    model: ModelAdapter,
+    contents: Sequence[Content],
+    *,
+    system: str,
+    tools: Sequence[ToolDef],
+    ephemeral: Sequence[str] = (),
+    allow_tools: bool = True,
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+    retry_seconds: float | None = None,
+    max_attempts: int | None = None,
+    validate: Callable[[ModelResponse], None] | None = None,
+    abort: Abort | None = None,
+    metrics: CallMetrics | None = None,
+    on_billed: Callable[[ModelResponse], None] | None = None,
+    sleep: Callable[[float], object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> ModelResponse:
+    """Call until an answer passes `validate`, an error is terminal, or the limit is reached; then raise the last error.
+
+    The limit is `retry_seconds` from the first call on (no wait ends after it) or `max_attempts` calls, whichever
+    comes first; without either, DEFAULT_ATTEMPTS calls. `validate` rejects an answer by raising ValueError (raised
+    to the caller as MalformedReply) or a ModelError; it shares the limit. A wait lasts at least as long as the
+    provider asks, and ends at once when `abort` is set (CallAborted).
+
+    `on_billed` and `metrics` see every answer that is paid for exactly once, rejected ones and the paid part of a
+    failed call included.
+    """
+    attempts = _Attempts(retry_seconds, max_attempts, clock)
+    accounts = _Accounts(model.name, metrics, on_billed, clock)
+
+    def call() -> ModelResponse:
+        return model.generate(
+            contents,
+            system=system,
+            tools=tools,
+            ephemeral=ephemeral,
+            allow_tools=allow_tools,
+            max_output_tokens=max_output_tokens,
+            abort=abort,
+        )
+
+    while True:
+        if abort is not None and abort.is_set():
+            raise CallAborted(str(abort.reason))
+        try:
+            return accounts.attempt(call, validate)
+        except ModelError as error:
+            wait = attempts.wait_after(error)
+        _sleep(wait, sleep, abort)
+
+
+def _check(response: ModelResponse, validate: Callable[[ModelResponse], None] | None) -> None:
+    if validate is None:
+        return
+    try:
+        validate(response)
+    except ValueError as error:
+        raise MalformedReply(f"the answer was rejected: {error}") from error
+
+
+def _sleep(seconds: float, sleep: Callable[[float], object] | None, abort: Abort | None) -> None:
+    if sleep is not None:
+        sleep(seconds)
+    elif abort is not None:
+        abort.wait(seconds)
+    else:
+        time.sleep(seconds)
+
+
+class _Attempts:
+    """tenacity's arithmetic of waits and limits, on the caller's clock."""
+
+    def __init__(self, retry_seconds: float | None, max_attempts: int | None, clock: Callable[[], float]) -> None:
+        limits: list[stop_base] = []
+        if retry_seconds is not None:
+            limits.append(stop_before_delay(retry_seconds))
+        if max_attempts is not None or retry_seconds is None:
+            limits.append(stop_after_attempt(DEFAULT_ATTEMPTS if max_attempts is None else max_attempts))
+        self._stop = stop_any(*limits)
+        self._wait = wait_exponential_jitter(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
+        self._clock = clock
+        self._state = RetryCallState(Retrying(), None, (), {})
+        self._state.start_time = clock()
+
+    def wait_after(self, error: ModelError) -> float:
+        """Seconds until the next call; raises `error` itself if there is none."""
+        if not error.retryable:
+            raise error
+        state = self._state
+        state.outcome_timestamp = self._clock()
+        state.upcoming_sleep = max(self._wait(state), error.retry_after or 0.0)
+        if self._stop(state):
+            raise error
+        wait = state.upcoming_sleep
+        state.prepare_for_next_attempt()
+        return wait
+
+
+class _Accounts:
+    """Every call is counted once, every answer that is paid for is accounted once."""
+
+    def __init__(
+        self,
+        name: str,
+        metrics: CallMetrics | None,
+        on_billed: Callable[[ModelResponse], None] | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._name = name
+        self._metrics = metrics
+        self._on_billed = on_billed
+        self._clock = clock
+
+    def attempt(
+        self, call: Callable[[], ModelResponse], validate: Callable[[ModelResponse], None] | None
+    ) -> ModelResponse:
+        started = self._clock()
+        outcome = "error"
+        response: ModelResponse | None = None
+        try:
+            response = call()
+            self._bill(response)
+            _check(response, validate)
+        except ModelError as error:
+            outcome = error.word if response is None else "rejected"
+            if response is None and error.billed is not None:
+                self._bill(error.billed)
+            raise
+        else:
+            outcome = "ok"
+            return response
+        finally:
+            if self._metrics is not None:
+                self._metrics.attempt(self._name, outcome, self._clock() - started)
+
+    def _bill(self, response: ModelResponse) -> None:
+        if self._metrics is not None:
+            self._metrics.billed(response)
+        if self._on_billed is not None:
+            self._on_billed(response)
