@@ -42,6 +42,10 @@ class Member(Protocol):
         """Its uid."""
 
     @property
+    def namespace(self) -> str:
+        """Where it is."""
+
+    @property
     def backend(self) -> str:
         """Its kind."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hummingbird_operator.agentruns import objects
-from hummingbird_operator.agentruns.decide import Decision
+from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
@@ -23,6 +23,7 @@ from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.runner import Apply
     from hummingbird_operator.agentruns.status import StatusWriter
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun, GitLabTarget
@@ -74,7 +75,7 @@ class Forge(Protocol):
     def head(self, project: str, iid: int) -> Head:
         """The merge request. Raises NotFound."""
 
-    def find(self, project: str, iid: int, *, run: str | None = None, key: str | None = None) -> list[Note]:
+    def find(self, project: str, iid: int, *, run: str | None = None, key: str | None = None) -> Sequence[Note]:
         """The bot's notes with that run in their marker, lowest id first."""
 
     def create(self, project: str, iid: int, body: str, *, internal: bool, discussion: str | None = None) -> Note:
@@ -109,7 +110,7 @@ class Notebook:
         """The merge request now."""
         return await self._call(lambda: self._forge.head(target.project, target.merge_request))
 
-    async def find(self, target: GitLabTarget, run: str) -> list[Note]:
+    async def find(self, target: GitLabTarget, run: str) -> Sequence[Note]:
         """The notes of that run, lowest id first."""
         return await self._call(lambda: self._forge.find(target.project, target.merge_request, run=run))
 
@@ -140,7 +141,7 @@ class Notebook:
 
 
 class Noting:
-    """The steps PLACEHOLDER and DELIVER, and the second update after the save."""
+    """The step PLACEHOLDER, and what `keeping` writes into the note afterwards."""
 
     def __init__(
         self,
@@ -157,6 +158,10 @@ class Noting:
         self._retry = timedelta(seconds=retry_seconds)
         self._clock = clock
 
+    def steps(self) -> Mapping[Step, Apply]:
+        """What this module does by itself; delivery is `keeping`'s, which has the conversation."""
+        return {Step.PLACEHOLDER: self.placeholder}
+
     async def placeholder(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Post the note that will carry the answer, or find the one that a dead process posted."""
         order, run = facts.order, facts.run
@@ -164,7 +169,7 @@ class Noting:
         assert order.target is not None  # noqa: S101
         assert self._notebook is not None  # noqa: S101
         attempted = run.status.note.attempted_at if run.status.note else None
-        found = await self._notebook.find(order.target, run.metadata.uid) if attempted else []
+        found: Sequence[Note] = await self._notebook.find(order.target, run.metadata.uid) if attempted else []
         if attempted and not found and self._clock() - attempted < timedelta(seconds=SETTLE_SECONDS):
             raise Unavailable(
                 "GitLab", "a note was being posted when its process died; it may still arrive", retry_after=5

@@ -1,0 +1,65 @@
+"""The command `hummingbird`: reads the command line and the environment, and hands values down."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hummingbird_operator import leader, settings, wiring, workflows
+from hummingbird_operator.errors import HummingbirdError
+from hummingbird_operator.telemetry import configure_logging
+
+EXIT_INVALID = 2
+"""A person must mend something; starting again will not help."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit status is 0 after an orderly end, 2 where a person must mend something."""
+    arguments = _parser().parse_args(argv)
+    try:
+        loaded = settings.load(arguments.config, os.environ)
+        prompts = workflows.load(loaded)
+        wiring.check(loaded)
+        if arguments.command == "check":
+            print(f"{arguments.config}: ok, workflows: {', '.join(sorted(prompts.by_name))}")
+            return 0
+        configure_logging(level=arguments.log_level, secrets=wiring.secrets(loaded))
+        asyncio.run(leader.operate(loaded, prompts, _options(arguments, os.environ)))
+    except HummingbirdError as error:
+        print(f"hummingbird: {error}", file=sys.stderr)
+        return EXIT_INVALID
+    return 0
+
+
+def _options(arguments: argparse.Namespace, environ: Mapping[str, str]) -> leader.Options:
+    return leader.Options(
+        namespace=arguments.namespace or environ.get("HUMMINGBIRD_NAMESPACE") or "hummingbird",
+        identity=environ.get("HUMMINGBIRD_IDENTITY") or socket.gethostname(),
+        kubeconfig=arguments.kubeconfig or environ.get("KUBECONFIG") or None,
+        context=arguments.context,
+        health_port=arguments.health_port,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hummingbird", description="LLM agents as Kubernetes objects.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", type=Path, default=Path("config.yaml"), help="configuration file (%(default)s)")
+    commands.add_parser("check", parents=[common], help="say whether the configuration is right, and end")
+    operator = commands.add_parser("operator", parents=[common], help="serve AgentRuns and SandboxPools")
+    operator.add_argument("--namespace", help="namespace of the runs ($HUMMINGBIRD_NAMESPACE, else hummingbird)")
+    operator.add_argument("--kubeconfig", help="outside of a cluster ($KUBECONFIG)")
+    operator.add_argument("--context", help="context of the kubeconfig")
+    operator.add_argument("--health-port", type=int, default=8080, help="/healthz, /readyz, /metrics (%(default)s)")
+    operator.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

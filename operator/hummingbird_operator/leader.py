@@ -1,0 +1,288 @@
+"""The life of an operator process: wait for the Lease, lead, hand over.
+
+A waiting process is Ready: it takes over when the Lease is free. A leader that can no longer renew ends hard,
+before its Lease can be another's. SIGTERM stops every run where it stands, within seconds; the next leader goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import kopf
+from prometheus_client import CollectorRegistry
+
+from hummingbird_operator import wiring
+from hummingbird_operator.agentruns import handlers as run_handlers
+from hummingbird_operator.agentruns import ttl
+from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
+from hummingbird_operator.api.labels import FINALIZER, GROUP
+from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.kube.client import AGENT_RUNS, SANDBOX_POOLS, Kube
+from hummingbird_operator.kube.events import Recorder
+from hummingbird_operator.kube.exec import ExecConnection
+from hummingbird_operator.kube.lease import Election
+from hummingbird_operator.sandboxpools import handlers as pool_handlers
+from hummingbird_operator.sandboxpools.claims import Claims
+from hummingbird_operator.telemetry import Health, Metrics, Pulse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hummingbird_operator.settings import Settings
+    from hummingbird_operator.workflows import Workflows
+
+logger = logging.getLogger(__name__)
+
+LEASE = "hummingbird-operator"
+LOOP_SILENCE_SECONDS = 15.0
+"""An event loop that did not turn for this long is stuck: liveness fails."""
+WATCH_SILENCE_SECONDS = 60.0
+"""The Lease is renewed every two seconds; a watch that shows none of it for this long is dead, whatever it says."""
+CLIENT_SILENCE_SECONDS = 330
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line and the environment say of this process."""
+
+    namespace: str
+    """Of the runs, and of the Lease."""
+    identity: str
+    """A name for people, such as the pod's; a random part makes it unique to the process."""
+    kubeconfig: str | None
+    context: str | None
+    health_port: int
+
+
+class EndlessBackOff:
+    """Pauses between retries of kopf's own requests: growing, capped, never ending, for an outage must not end runs."""
+
+    def __iter__(self) -> Iterator[float]:
+        pause = 0.5
+        while True:
+            yield pause * (0.5 + secrets.randbelow(1000) / 2000)
+            pause = min(pause * 2, 30.0)
+
+
+class State:
+    """What health looks at; written by the event loop, read by the health thread."""
+
+    def __init__(self) -> None:
+        self.loop = Pulse()
+        self.watch = Pulse()
+        self.leading = False
+        self.problem = "starting"
+
+    def alive(self) -> str:
+        """Empty when all is well."""
+        if self.loop.age() > LOOP_SILENCE_SECONDS:
+            return f"the event loop has been stuck for {self.loop.age():.0f} s"
+        if self.leading and self.watch.age() > WATCH_SILENCE_SECONDS:
+            return f"the watch has shown nothing for {self.watch.age():.0f} s although the Lease is renewed"
+        return ""
+
+    def ready(self) -> str:
+        """Empty once the process can lead or waits for its turn to."""
+        return self.problem
+
+
+async def operate(settings: Settings, workflows: Workflows, options: Options) -> None:
+    """Run until SIGTERM or SIGINT. Raises Invalid where a person must mend something first."""
+    registry, state, stop = CollectorRegistry(), State(), asyncio.Event()
+    metrics = Metrics.on(registry)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    health = Health(options.health_port, registry, alive=state.alive, ready=state.ready)
+    health.start()
+    identity = f"{options.identity}-{secrets.token_hex(4)}"
+    async with _background(_measure_lag(metrics, state)):
+        kube = await Kube.connect(kubeconfig=options.kubeconfig, context=options.context, metrics=registry)
+        try:
+            await _check_cluster(kube, settings, options, stop)
+            state.problem = ""
+            await _wait_and_lead(settings, workflows, options, kube, identity, metrics, state, stop)
+        finally:
+            await kube.close()
+            health.stop()
+
+
+async def _wait_and_lead(
+    settings: Settings,
+    workflows: Workflows,
+    options: Options,
+    kube: Kube,
+    identity: str,
+    metrics: Metrics,
+    state: State,
+    stop: asyncio.Event,
+) -> None:
+    election = Election(kube, options.namespace, LEASE, identity=identity, on_lost=_end_hard)
+    logger.info("waiting for the lease %s/%s as %s", options.namespace, LEASE, identity)
+    if not await election.acquire(stop):
+        return
+    logger.info("leading as %s, epoch %d", identity, election.epoch)
+    try:
+        state.watch.beat()
+        state.leading = True
+        metrics.leader.set(1)
+        await _lead(settings, workflows, options, kube, election, metrics, state, stop)
+    finally:
+        state.leading = False
+        metrics.leader.set(0)
+        await election.release()
+        logger.info("handed over")
+
+
+async def _lead(
+    settings: Settings,
+    workflows: Workflows,
+    options: Options,
+    kube: Kube,
+    election: Election,
+    metrics: Metrics,
+    state: State,
+    stop: asyncio.Event,
+) -> None:
+    sandbox_namespace = settings.config.sandbox.namespace
+    me = RunnerRef(identity=election.identity, epoch=election.epoch)
+    recorder = Recorder(kube, component="hummingbird", instance=election.identity)
+    claims = Claims(kube, sandbox_namespace)
+    leading = wiring.lead(
+        settings,
+        workflows,
+        me,
+        kube=kube,
+        claims=claims,
+        exec_=ExecConnection(kube.endpoint),
+        recorder=recorder,
+        metrics=metrics,
+        leads=election.is_leader,
+    )
+    registry = kopf.OperatorRegistry()
+    _common_handlers(registry, kube, options, state)
+    run_handlers.register(registry, leading.runs, leading.runner)
+    pool_handlers.register(registry, pool_handlers.Deps(kube=kube, claims=claims, recorder=recorder))
+    for raw in await kube.list(AGENT_RUNS, options.namespace):
+        leading.runs.observe(AgentRun.parse(raw))
+    try:
+        async with (
+            _background(ttl.keep_sweeping(kube, options.namespace, wiring.now)),
+            _background(_publish_phases(leading, metrics)),
+        ):
+            await kopf.operator(
+                registry=registry,
+                settings=_kopf_settings(),
+                namespaces=sorted({options.namespace, sandbox_namespace}),
+                standalone=True,
+                stop_flag=stop,
+            )
+    finally:
+        leading.close()
+
+
+def _end_hard() -> None:
+    """Past the renew deadline there is no time for anything graceful: another process may lead already."""
+    logger.critical("the lease was lost: this process ends at once")
+    os._exit(1)
+
+
+async def _check_cluster(kube: Kube, settings: Settings, options: Options, stop: asyncio.Event) -> None:
+    """Raise Invalid where the CRDs or the Roles are not there; wait for an API server that is away."""
+    wanted = ((AGENT_RUNS, options.namespace), (SANDBOX_POOLS, settings.config.sandbox.namespace))
+    for resource, namespace in wanted:
+        while not stop.is_set():
+            try:
+                await kube.list(resource, namespace)
+                break
+            except NotFound as error:
+                text = "its CRD is not installed; run: kubectl apply --server-side -k crds"
+                raise Invalid(f"{resource.plural}.{GROUP}", text) from error
+            except Unavailable as error:
+                logger.warning("%s; tried again in 2 s", error)
+                await asyncio.sleep(2)
+
+
+def _common_handlers(registry: kopf.OperatorRegistry, kube: Kube, options: Options, state: State) -> None:
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        """From the same place as our own client; it expires, so that a rotated token is read in time."""
+        await kube.endpoint.reload()
+        access = kube.endpoint.access
+        scheme, _, token = (access.authorization() or "").partition(" ")
+        return kopf.ConnectionInfo(
+            server=kube.endpoint.server,
+            ca_path=access.configuration.ssl_ca_cert,
+            certificate_path=access.configuration.cert_file,
+            private_key_path=access.configuration.key_file,
+            scheme=scheme or None,
+            token=token or None,
+            expiration=datetime.now(UTC) + timedelta(minutes=10),
+        )
+
+    @kopf.on.event("coordination.k8s.io", "v1", "leases", registry=registry)
+    async def lease_seen(name: str, **_: Any) -> None:
+        if name == LEASE:
+            state.watch.beat()
+
+
+def _kopf_settings() -> kopf.OperatorSettings:
+    """docs/operations.md has the reasons."""
+    s = kopf.OperatorSettings()
+    s.peering.standalone = True
+    s.scanning.disabled = True
+    s.persistence.finalizer = FINALIZER
+    s.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
+    s.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, v1=False)
+    s.posting.enabled = False
+    s.networking.connect_timeout = 10
+    s.networking.request_timeout = 30
+    s.networking.error_backoffs = EndlessBackOff()
+    s.watching.connect_timeout = 10
+    s.watching.server_timeout = CLIENT_SILENCE_SECONDS - 30
+    s.watching.client_timeout = CLIENT_SILENCE_SECONDS
+    s.watching.reconnect_backoff = 1.0
+    s.queueing.exit_timeout = 5
+    s.background.cancellation_polling = 2
+    s.background.instant_exit_timeout = 0.05
+    s.process.ultimate_exiting_timeout = 55
+    return s
+
+
+@contextlib.asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """A task for as long as the block lasts. Started before kopf, which waits for whatever is born after it."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, HummingbirdError):
+            await task
+
+
+async def _measure_lag(metrics: Metrics, state: State) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        before = loop.time()
+        await asyncio.sleep(0.1)
+        metrics.loop_lag.observe(max(0.0, loop.time() - before - 0.1))
+        state.loop.beat()
+
+
+async def _publish_phases(leading: wiring.Leading, metrics: Metrics) -> None:
+    while True:
+        metrics.phases.clear()
+        counts: Mapping[str, int] = leading.runs.phases()
+        for phase, count in counts.items():
+            metrics.phases.labels(phase).set(count)
+        await asyncio.sleep(5)

@@ -1,0 +1,221 @@
+"""Puts the parts of a leading process together. Slices are blind to each other: what one needs of another is here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hummingbird_ai.calls import CallMetrics, generate_with_retry
+from hummingbird_operator.agentruns.accepting import Accepting
+from hummingbird_operator.agentruns.claiming import Claiming
+from hummingbird_operator.agentruns.control import Runs
+from hummingbird_operator.agentruns.doors import ConfiguredDoors
+from hummingbird_operator.agentruns.keeping import Keeping
+from hummingbird_operator.agentruns.noting import Notebook, Noting
+from hummingbird_operator.agentruns.pages import NotePages
+from hummingbird_operator.agentruns.runner import Runner
+from hummingbird_operator.agentruns.status import StatusWriter
+from hummingbird_operator.agentruns.work import Worker
+from hummingbird_operator.agentruns.working import Working
+from hummingbird_operator.api.agentrun import AgentRun, Backend, RunnerRef
+from hummingbird_operator.delivery.notes import Notes
+from hummingbird_operator.errors import Invalid
+from hummingbird_operator.kube.client import KubeApi
+from hummingbird_operator.sandboxes.pod import PodSandbox
+from hummingbird_operator.stores import open_store
+
+if TYPE_CHECKING:
+    from hummingbird_ai.abort import Abort
+    from hummingbird_operator.agentruns.claiming import Member
+    from hummingbird_operator.kube.events import Recorder
+    from hummingbird_operator.kube.exec import ExecConnection
+    from hummingbird_operator.sandboxpools.claims import Claiming as Claims
+    from hummingbird_operator.sessions.sandbox import Sandbox
+    from hummingbird_operator.settings import Settings
+    from hummingbird_operator.telemetry import Metrics
+    from hummingbird_operator.workflows import Workflows
+
+logger = logging.getLogger(__name__)
+
+FORGE_THREADS = 32
+"""Calls to the forge at once: it may take seconds for each, and runs that wait for it hold no other thread."""
+
+
+def now() -> datetime:
+    """The one clock of the operator for what it writes."""
+    return datetime.now(UTC)
+
+
+class ClaimedSandboxes:
+    """The runs' view of pools: claims on one side, handles for the engine on the other."""
+
+    def __init__(self, claims: Claims, exec_: ExecConnection, settings: Settings) -> None:
+        self._claims = claims
+        self._exec = exec_
+        self._settings = settings
+
+    async def find(self, run_uid: str) -> Member | None:
+        """See agentruns.claiming.Sandboxes."""
+        return await self._claims.find(run_uid)
+
+    async def claim(self, run: AgentRun, *, session: str, seconds: int) -> Member | None:
+        """See agentruns.claiming.Sandboxes."""
+        chosen = run.status.resolved and run.status.resolved.sandbox
+        template = self._template() if chosen and chosen.backend is Backend.K8S else None
+        pool = (chosen and chosen.pool) or ""
+        return await self._claims.claim(
+            run.metadata.uid, session=session, pool=pool, active_seconds=seconds, template=template
+        )
+
+    async def let_go(self, run_uid: str, *, session: str | None) -> None:
+        """See agentruns.claiming.Sandboxes."""
+        if session is None:
+            await self._claims.release(run_uid)
+        else:
+            await self._claims.linger(run_uid, session=session)
+
+    def open(self, member: Member, abort: Abort) -> Sandbox:
+        """See agentruns.claiming.Sandboxes. The engine neither deletes nor keeps it: that is `let_go`."""
+        return PodSandbox(
+            self._exec,
+            member.namespace,
+            member.name,
+            member.uid,
+            abort,
+            on_cleanup=lambda: None,
+            on_linger=lambda _: None,
+        )
+
+    async def changed(self) -> None:
+        """See agentruns.claiming.Sandboxes."""
+        event = self._claims.changed()
+        event.clear()
+        await event.wait()
+
+    def _template(self) -> Mapping[str, Any]:
+        sandbox = self._settings.config.sandbox
+        container: dict[str, Any] = {"name": "sandbox", "image": sandbox.image}
+        if sandbox.resources:
+            container["resources"] = dict(sandbox.resources)
+        return {"spec": {"containers": [container]}}
+
+
+class RunEvents:
+    """Events about runs."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    async def emit(self, run: AgentRun, type_: str, reason: str, message: str) -> None:
+        """See agentruns.accepting.Recorder."""
+        reference = {
+            "apiVersion": run.api_version,
+            "kind": run.kind,
+            "name": run.metadata.name,
+            "namespace": run.metadata.namespace,
+            "uid": run.metadata.uid,
+        }
+        await self._recorder.emit(reference, type_, reason, message)
+
+
+@dataclass(frozen=True)
+class Leading:
+    """What a leading process needs to serve AgentRuns, and to end."""
+
+    runs: Runs
+    runner: Runner
+    close: Callable[[], None]
+
+
+def check(settings: Settings) -> None:
+    """Raise Invalid at the start, not at the first run, where a secret or a store that all need is not to be had."""
+    config = settings.config
+    if config.gitlab is not None:
+        settings.secret("gitlab.token_env", env=config.gitlab.token_env, file=config.gitlab.token_file)
+    ConfiguredDoors(settings).model(config.models.default)
+    open_store(config.sessions.store, s3_endpoint=config.sessions.s3_endpoint)
+
+
+def secrets(settings: Settings) -> list[str]:
+    """Every secret that the configuration names and that is there: redacted wherever text leaves the process."""
+    config = settings.config
+    named = [(config.models.google_api_key_env, config.models.google_api_key_file)]
+    if config.gitlab is not None:
+        named.append((config.gitlab.token_env, config.gitlab.token_file))
+        named += [(env, None) for env in config.gitlab.webhook_secret_env]
+    named += [(env, None) for project in config.projects.values() for env in project.tokens.values()]
+    named += [(s.token_env, None) for w in config.workflows.values() for s in w.data_sources.values() if s.token_env]
+    found = []
+    for env, file in named:
+        try:
+            found.append(settings.secret("secrets", env=env, file=file))
+        except Invalid:
+            continue  # whoever needs it says so
+    return found
+
+
+def lead(
+    settings: Settings,
+    workflows: Workflows,
+    me: RunnerRef,
+    *,
+    kube: KubeApi,
+    claims: Claims,
+    exec_: ExecConnection,
+    recorder: Recorder,
+    metrics: Metrics,
+    leads: Callable[[], bool],
+) -> Leading:
+    """The graph of objects that drives runs."""
+    config = settings.config
+    threads = ThreadPoolExecutor(config.limits.max_concurrent_runs, thread_name_prefix="run")
+    forge_threads = ThreadPoolExecutor(FORGE_THREADS, thread_name_prefix="forge")
+    runs = Runs(slots=config.limits.max_concurrent_runs)
+    status = StatusWriter(kube, me, leads=leads)
+    doors = ConfiguredDoors(settings)
+    notes = _notes(settings)
+    notebook = Notebook(notes, forge_threads, check=status.check_leadership) if notes else None
+    pages = NotePages(partial(secrets, settings), has_price=doors.has_price)
+    events = RunEvents(recorder)
+    sandboxes = ClaimedSandboxes(claims, exec_, settings)
+    worker = Worker(
+        open_store(config.sessions.store, s3_endpoint=config.sessions.s3_endpoint),
+        doors,
+        partial(generate_with_retry, retry_seconds=config.limits.retry_seconds, metrics=CallMetrics(metrics.registry)),
+        max_output_tokens=config.limits.max_output_tokens,
+        retry_seconds=config.limits.retry_seconds,
+    )
+    noting = Noting(status, notebook, pages, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
+    keeping = Keeping(status, sandboxes, worker, noting, threads, retry_seconds=config.limits.retry_seconds, clock=now)
+    parts = (
+        Accepting(status, notebook, events, doors.check, metrics, now),
+        noting,
+        Claiming(status, sandboxes, events, metrics, now),
+        Working(status, sandboxes, worker, threads, metrics, now),
+        keeping,
+    )
+    steps = {step: apply for part in parts for step, apply in part.steps().items()}
+    runner = Runner(
+        settings=settings, workflows=workflows, runs=runs, status=status, steps=steps, metrics=metrics, clock=now
+    )
+
+    def close() -> None:
+        threads.shutdown(wait=False, cancel_futures=True)
+        forge_threads.shutdown(wait=False, cancel_futures=True)
+        if notes is not None:
+            notes.close()
+
+    return Leading(runs, runner, close)
+
+
+def _notes(settings: Settings) -> Notes | None:
+    gitlab = settings.config.gitlab
+    if gitlab is None:
+        return None
+    token = partial(settings.secret, "gitlab.token_env", env=gitlab.token_env, file=gitlab.token_file)
+    return Notes(gitlab.url, token, ca=str(gitlab.ca_file) if gitlab.ca_file else None)
