@@ -30,7 +30,8 @@ def built(build: GoBuild) -> Path:
     version = version_of(build)
 
     def make(work: Path) -> None:
-        with step(f"building {build.name} {version} (once; Kubernetes takes minutes)"):
+        note = ", once; this takes some minutes" if build is KUBERNETES else ", once"
+        with step(f"building {build.name} {version}{note}"):
             # Downloads come first and apart, so that a network failure is not reported as a compiler's.
             run(["go", "-C", build.folder, "mod", "download"], error=BuildFailed, env=_go_env(), hint=_HINT)
             common = ["go", "-C", str(build.folder), "build", "-trimpath", "-ldflags", ldflags(build, version)]

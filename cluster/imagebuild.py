@@ -37,11 +37,6 @@ def images_folder() -> Path:
     return cache_root() / image_key()
 
 
-def images_built() -> bool:
-    """Whether they are there."""
-    return images_folder().is_dir()
-
-
 def image_archives() -> Path:
     """The folder with both archives, built now if need be."""
     return made_once(images_folder(), _make)
