@@ -1,0 +1,268 @@
+"""What stands around an operator, in the demo and in the end-to-end tests alike.
+
+Real: the API server, the node, pods, exec, the operator process with exactly the Roles of `manifests/`.
+Stand-ins: GitLab, and the model's service (unless a key is given).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster import SANDBOX_IMAGE, Cluster
+
+ROOT = Path(__file__).parents[1]
+BOT_TOKEN, READ_TOKEN, MODEL_KEY = "bot-token", "read-token", "test-key"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Namespaces of runs and of sandboxes; tests have their own, so that several may use one cluster."""
+
+    runs: str = "hummingbird"
+    sandboxes: str = "hummingbird-sandboxes"
+
+
+@dataclass
+class Stage:
+    """One place to run an operator in: two namespaces of a cluster, a folder for what it writes."""
+
+    cluster: Cluster
+    folder: Path
+    names: Names = Names()
+    environ: dict[str, str] = field(default_factory=dict)
+    """What the operator's environment holds besides the basics: tokens, keys."""
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, timeout: float = 120) -> str:
+        """Run kubectl as the cluster's admin and return its output; a failure raises with its words."""
+        done = subprocess.run(
+            [str(self.cluster.kubectl), "--kubeconfig", str(self.cluster.kubeconfig), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout + ("" if check else done.stderr)
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply objects on the server's side."""
+        text = yaml.safe_dump_all([dict(each) for each in objects])
+        self.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=stage", "-f", "-", stdin=text)
+
+    def get(self, kind: str, name: str = "", namespace: str = "", selector: str = "") -> dict[str, Any]:
+        """An object, or a list of them, as JSON."""
+        arguments = ["get", kind, *([name] if name else []), "-n", namespace or self.names.runs, "-o", "json"]
+        found: dict[str, Any] = json.loads(self.kubectl(*arguments, *(["-l", selector] if selector else [])))
+        return found
+
+    def install(self, *, pool: Mapping[str, Any] | None = None) -> None:
+        """CRDs, namespaces, Roles and a pool, from the files that users apply."""
+        self.apply(*(each for name in ("agentruns", "sandboxpools") for each in _documents(ROOT / f"crds/{name}.yaml")))
+        for name in ("agentruns", "sandboxpools"):
+            crd = f"crd/{name}.hummingbird-project.io"
+            self.kubectl("wait", "--for=condition=Established", crd, "--timeout=30s")
+        self.apply(*self._renamed("namespaces"))
+        self.apply(*self._renamed("rbac"))
+        self.apply(*(self._small(each, pool or {}) for each in self._renamed("pool")))
+
+    def uninstall(self) -> None:
+        """Take both namespaces away again; the CRDs stay, others may use them."""
+        for kind in ("agentruns", "sandboxpools"):
+            for namespace in (self.names.runs, self.names.sandboxes):
+                self.kubectl("delete", kind, "--all", "-n", namespace, "--wait=false", check=False)
+                self._drop_finalizers(kind, namespace)
+        self.kubectl("delete", "namespace", self.names.runs, self.names.sandboxes, "--wait=false", check=False)
+        suffix = self._suffix()
+        self.kubectl("delete", "clusterrole,clusterrolebinding", f"hummingbird-operator{suffix}", check=False)
+
+    def configure(self, text: str) -> Path:
+        """Write the operator's configuration, with the repository's prompts beside it."""
+        path = self.folder / "config.yaml"
+        path.write_text(text)
+        prompts = self.folder / "workflows"
+        prompts.mkdir(exist_ok=True)
+        for prompt in (ROOT / "workflows").glob("*.md"):
+            (prompts / prompt.name).write_text(prompt.read_text())
+        return path
+
+    @contextmanager
+    def operator(self, name: str = "operator-0", *, ready: bool = True) -> Iterator[Operator]:
+        """An operator process as long as the block lasts; ends by SIGTERM."""
+        process = self.start(name)
+        try:
+            if ready:
+                process.wait_until_ready()
+            yield process
+        finally:
+            process.stop()
+
+    def start(self, name: str = "operator-0", *, port: int = 0) -> Operator:
+        """Start an operator process with the ServiceAccount's own token."""
+        kubeconfig = self._service_account()
+        port = port or _free_port()
+        log = (self.folder / f"{name}.log").open("ab")
+        basics = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        arguments = ["operator", "--config", str(self.folder / "config.yaml"), "--namespace", self.names.runs]
+        arguments += ["--kubeconfig", str(kubeconfig), "--health-port", str(port)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hummingbird_operator", *arguments],
+            env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ},
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+        return Operator(process, Path(log.name), port)
+
+    def _service_account(self) -> Path:
+        path = self.folder / "operator.kubeconfig"
+        if path.exists():
+            return path
+        token = self.kubectl("create", "token", "hummingbird-operator", "-n", self.names.runs, "--duration=8h").strip()
+        admin = yaml.safe_load(self.cluster.kubeconfig.read_text())
+        server = next(entry["cluster"] for entry in admin["clusters"])
+        if "certificate-authority" in server:
+            data = Path(server.pop("certificate-authority")).read_bytes()
+            server["certificate-authority-data"] = base64.b64encode(data).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": server}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def _renamed(self, manifest: str) -> Iterator[dict[str, Any]]:
+        """The manifest's objects in this stage's namespaces; cluster-wide names get a suffix of their own."""
+        names = {"hummingbird": self.names.runs, "hummingbird-sandboxes": self.names.sandboxes}
+        for each in _documents(ROOT / "manifests" / f"{manifest}.yaml"):
+            meta = each["metadata"]
+            if each["kind"] == "Namespace":
+                meta["name"] = names[meta["name"]]
+            elif "namespace" in meta:
+                meta["namespace"] = names[meta["namespace"]]
+            else:
+                meta["name"] += self._suffix()
+                if "roleRef" in each:
+                    each["roleRef"]["name"] += self._suffix()
+            for subject in each.get("subjects", ()):
+                subject["namespace"] = names[subject["namespace"]]
+            yield each
+
+    def _small(self, pool: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The pool with the image that the cluster has, and little enough for a node of two cores."""
+        pool["spec"] |= changes
+        container = pool["spec"]["pod"]["template"]["spec"]["containers"][0]
+        container["image"], container["imagePullPolicy"] = SANDBOX_IMAGE, "IfNotPresent"
+        container["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}}
+        return pool
+
+    def _suffix(self) -> str:
+        return "" if self.names == Names() else f"-{self.names.runs}"
+
+    def _drop_finalizers(self, kind: str, namespace: str) -> None:
+        """Without an operator nobody else would; docs/operations.md tells people the same."""
+        listed = self.kubectl("get", kind, "-n", namespace, "-o", "name", check=False)
+        for name in (line for line in listed.splitlines() if line.startswith(kind[:-1])):
+            patch = '{"metadata":{"finalizers":null}}'
+            self.kubectl("patch", name, "-n", namespace, "--type=merge", "-p", patch, check=False)
+
+
+@dataclass
+class Operator:
+    """A running operator process."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    port: int
+
+    def wait_until_ready(self, seconds: float = 60) -> None:
+        """Until it answers /readyz; raises with the end of its log if it dies instead."""
+
+        def answers() -> bool:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the operator ended with {self.process.returncode}:\n{self.tail()}")
+            return self.probe("readyz") == 200
+
+        wait_for(answers, seconds, lambda: f"the operator is not ready:\n{self.tail()}")
+
+    def wait_until_leading(self, seconds: float = 60) -> None:
+        """Until it leads."""
+        wait_for(lambda: "hummingbird_leader 1.0" in self.metrics(), seconds, lambda: f"not leading:\n{self.tail()}")
+
+    def probe(self, path: str) -> int:
+        """The HTTP status of a health path; 0 while nothing answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=2) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def metrics(self) -> str:
+        """The metrics page; empty while nothing answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, seconds: float = 30) -> None:
+        """End it by SIGTERM; safe to repeat."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+
+
+def wait_for(done: Callable[[], bool], seconds: float, why: Callable[[], str], *, pause: float = 0.1) -> None:
+    """Look until it is so; raise TimeoutError with `why` after that many seconds."""
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            raise TimeoutError(why())
+        time.sleep(pause)
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    yield from yaml.safe_load_all(path.read_text())
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
