@@ -1,0 +1,178 @@
+"""Leader election by a Lease: who may write to runs, pools, forges and stores.
+
+Durations are measured with the monotonic clock of this process; a holder's Lease is judged by how long *we* have seen it
+unchanged, never by comparing clocks. A leader that could not renew for RENEW_SECONDS ends hard, well before another
+one may take over after LEASE_SECONDS. The figures are those of client-go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hummingbird_operator.errors import Conflict, HummingbirdError, NotFound
+from hummingbird_operator.kube.client import LEASES, AlreadyExists, KubeApi, Object
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 15
+RENEW_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """A Lease as it stood, and since when we have seen it so."""
+
+    version: str
+    since: float
+
+
+class Election:
+    """One candidate. `acquire`, lead while `is_leader()`, then `release`. `on_lost` must not return to the event loop."""
+
+    def __init__(
+        self,
+        kube: KubeApi,
+        namespace: str,
+        name: str,
+        *,
+        identity: str,
+        on_lost: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.identity = identity
+        self.epoch = 0
+        """leaseTransitions at our acquisition: it grows with every change of the holder."""
+        self._kube = kube
+        self._namespace = namespace
+        self._name = name
+        self._on_lost = on_lost
+        self._clock = clock
+        self._renewed = float("-inf")
+        self._seen: Held | None = None
+        self._lease: Object = {}
+        self._renewal: asyncio.Task[None] | None = None
+
+    def is_leader(self) -> bool:
+        """Whether this process may still write: its last renewal is younger than the renew deadline."""
+        return self._clock() - self._renewed < RENEW_SECONDS
+
+    async def acquire(self, stop: asyncio.Event) -> bool:
+        """Wait for the Lease and keep renewing it; False when `stop` was set first."""
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(RENEW_SECONDS):
+                    taken = await self._try_to_take()
+            except (HummingbirdError, TimeoutError) as error:
+                logger.warning("the lease cannot be looked at: %s", error)
+                taken = False
+            if taken:
+                self._renewal = asyncio.create_task(self._keep_renewing())
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await stop.wait()
+        return False
+
+    async def release(self) -> None:
+        """Give the Lease up, so that a successor need not wait for it to run out."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._renewal
+        if not self.is_leader():
+            return
+        self._renewed = float("-inf")
+        nobody = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        try:
+            async with asyncio.timeout(RETRY_SECONDS):
+                await self._swap(self._lease, nobody)
+        except (HummingbirdError, TimeoutError) as error:
+            logger.warning("the lease was not released and will run out instead: %s", error)
+
+    async def _try_to_take(self) -> bool:
+        began = self._clock()
+        try:
+            lease = await self._kube.get(LEASES, self._namespace, self._name)
+        except NotFound:
+            return await self._write_first(began)
+        spec = lease.get("spec") or {}
+        if not self._may_take(lease, spec):
+            return False
+        transitions = int(spec.get("leaseTransitions") or 0) + 1
+        try:
+            mine = {**self._mine(), "acquireTime": _now(), "leaseTransitions": transitions}
+            self._lease = await self._swap(lease, mine)
+        except Conflict:
+            return False
+        self._renewed, self.epoch = began, transitions
+        return True
+
+    async def _write_first(self, began: float) -> bool:
+        body: Object = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {**self._mine(), "acquireTime": _now(), "leaseTransitions": 1},
+        }
+        try:
+            self._lease = await self._kube.create(LEASES, self._namespace, body)
+        except AlreadyExists:
+            return False
+        self._renewed, self.epoch = began, 1
+        return True
+
+    def _may_take(self, lease: Object, spec: Object) -> bool:
+        if not spec.get("holderIdentity"):
+            return True
+        version = str(lease["metadata"]["resourceVersion"])
+        if self._seen is None or self._seen.version != version:
+            self._seen = Held(version, self._clock())
+            return False
+        return self._clock() - self._seen.since > int(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
+
+    async def _keep_renewing(self) -> None:
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            began = self._clock()
+            left = RENEW_SECONDS - (began - self._renewed)
+            if left <= 0:
+                self._on_lost()
+                return
+            try:
+                async with asyncio.timeout(left):
+                    await self._renew(began)
+            except Conflict:  # somebody took it: there is nothing left to wait for
+                self._on_lost()
+                return
+            except (HummingbirdError, TimeoutError) as error:
+                logger.warning("the lease was not renewed: %s", error)
+
+    async def _renew(self, began: float) -> None:
+        try:
+            self._lease = await self._swap(self._lease, self._mine())
+        except Conflict:
+            # an earlier renewal whose answer was lost leaves a newer version of our own
+            lease = await self._kube.get(LEASES, self._namespace, self._name)
+            if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
+                raise
+            self._lease = await self._swap(lease, self._mine())
+        self._renewed = began
+
+    async def _swap(self, lease: Object, spec: Object) -> Object:
+        """Write those fields, if the Lease is still the one that was read."""
+        body = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
+        return await self._kube.merge(LEASES, self._namespace, self._name, body)
+
+    def _mine(self) -> Object:
+        return {"holderIdentity": self.identity, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": _now()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
