@@ -1,7 +1,7 @@
 """Leader election by a Lease: who may write to runs, pools, forges and stores.
 
-Durations are measured with the monotonic clock of this process; a holder's Lease is judged by how long *we* have seen it
-unchanged, never by comparing clocks. A leader that could not renew for RENEW_SECONDS ends hard, well before another
+Durations are measured with the monotonic clock of this process; a holder's Lease is judged by how long *we* have seen
+it unchanged, never by comparing clocks. A leader that could not renew for RENEW_SECONDS ends hard, well before another
 one may take over after LEASE_SECONDS. The figures are those of client-go.
 """
 
@@ -34,7 +34,7 @@ class Held:
 
 
 class Election:
-    """One candidate. `acquire`, lead while `is_leader()`, then `release`. `on_lost` must not return to the event loop."""
+    """One candidate: `acquire`, lead while `is_leader()`, then `release`. `on_lost` ends the process."""
 
     def __init__(
         self,
