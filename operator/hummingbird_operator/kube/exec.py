@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -128,6 +129,9 @@ class ExecConnection:
     def __init__(self, endpoint: Endpoint, *, connect_seconds: float = CONNECT_SECONDS) -> None:
         self._endpoint = endpoint
         self._connect_seconds = connect_seconds
+        # an abort cuts sockets on purpose, which the library logs as errors with tracebacks
+        self._quiet = logging.getLogger(f"{__name__}.websocket")
+        self._quiet.setLevel(logging.CRITICAL)
 
     @contextmanager
     def open(
@@ -235,6 +239,7 @@ class ExecConnection:
                 open_timeout=self._connect_seconds,
                 ping_interval=PING_SECONDS,
                 ping_timeout=None,  # a server that is blocked on the command's stdin answers no ping
+                logger=self._quiet,
                 legacy=True,
             )
         except InvalidStatus as error:
