@@ -7,7 +7,7 @@ import unicodedata
 
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # CSI
-    "|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # OSC, DCS, SOS, PM, APC up to BEL or ST
+    "|\x1b[\\]PX^_][^\x07\x1b]{0,4000}(?:\x07|\x1b\\\\)"  # OSC, DCS, SOS, PM, APC up to BEL or ST
     "|\x1b[ -/]*[0-~]?"
 )
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")

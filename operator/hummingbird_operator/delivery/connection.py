@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,28 +17,16 @@ import gitlab
 import requests
 from gitlab.exceptions import GitlabError, GitlabHttpError, GitlabParsingError
 
+from hummingbird_ai.http import retry_after
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 
 SERVICE = "GitLab"
 TOKEN_SETTING = "gitlab.token_env"  # noqa: S105 - the name of a setting, not a secret
 READ_RETRIES = 3
 LONGEST_WAIT = 86_400.0
+"""Seconds: a longer hint of the server is cut to this."""
 
 Token = str | Callable[[], str]
-
-
-def retry_after_seconds(value: str | None, now: datetime | None = None) -> float | None:
-    """A `Retry-After` header as seconds: whole, fraction or HTTP date; None when absent or unreadable."""
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(value) - (now or datetime.now(UTC))).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return min(max(0.0, seconds), LONGEST_WAIT) if seconds == seconds else None
 
 
 class _Bearer(requests.auth.AuthBase):
@@ -71,9 +57,11 @@ class _Session(requests.Session):
         kwargs["timeout"] = self._timeout
         response = super().request(method, url, *args, **kwargs)
         if response.status_code == 429:
-            hint = retry_after_seconds(response.headers.get("Retry-After"))
+            hint = retry_after(response.headers)
             response.close()
-            raise Unavailable(SERVICE, "too many requests (429)", retry_after=hint)
+            raise Unavailable(
+                SERVICE, "too many requests (429)", retry_after=None if hint is None else min(hint, LONGEST_WAIT)
+            )
         return response
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
@@ -20,9 +20,9 @@ _TOKENS = re.compile(
     r"|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|dckr_pat_[A-Za-z0-9_\-]{20,}"
     r"|eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,})"  # JSON Web Tokens
 )
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,20000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL
-)
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
+_LONGEST_KEY = 20_000
 _HEADER = re.compile(
     r"(?i)\b((?:authorization|private-token|job-token|x-api-key)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)?\s*)[^\s\"']{6,}"
 )
@@ -36,10 +36,20 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for secret in sorted(_forms(secrets), key=len, reverse=True):
         text = text.replace(secret, REDACTED)
-    text = _PRIVATE_KEY.sub(REDACTED, text)
+    text = "".join(_without_keys(text))
     text = _TOKENS.sub(REDACTED, text)
     text = _HEADER.sub(rf"\1{REDACTED}", text)
     return _USERINFO.sub(rf"\1{REDACTED}", text)
+
+
+def _without_keys(text: str) -> Iterator[str]:
+    """Private keys, also one that is cut off before its end."""
+    position = 0
+    while begin := _KEY_BEGINS.search(text, position):
+        end = _KEY_ENDS.search(text, begin.end(), begin.end() + _LONGEST_KEY)
+        yield text[position : begin.start()] + REDACTED
+        position = end.end() if end else min(len(text), begin.end() + _LONGEST_KEY)
+    yield text[position:]
 
 
 def _forms(secrets: Iterable[str]) -> set[str]:

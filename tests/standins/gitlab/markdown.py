@@ -8,6 +8,7 @@ executes. It shares nothing with the operator's own code that makes text inert.
 
 from __future__ import annotations
 
+import bisect
 import html
 import re
 from dataclasses import dataclass
@@ -167,17 +168,28 @@ def _paragraphs(text: str, *, top_level: bool) -> list[tuple[str, str]]:
 
 def _without_code_spans(paragraph: str) -> str:
     """Cut out code spans: a run of backticks up to the next run of the same length; a backslash takes one away."""
-    runs = list(re.finditer(r"`+", paragraph))
+    runs = [(run.start(), run.end()) for run in re.finditer(r"`+", paragraph)]
+    starts: dict[int, list[int]] = {}
+    for index, (start, end) in enumerate(runs):
+        starts.setdefault(end - start, []).append(index)
     kept, position, index = [], 0, 0
     while index < len(runs):
-        opening = runs[index]
-        backslashes = len(paragraph[: opening.start()]) - len(paragraph[: opening.start()].rstrip("\\"))
-        length = len(opening.group()) - backslashes % 2
-        closing = next((run for run in runs[index + 1 :] if len(run.group()) == length), None) if length else None
-        if closing is None:
+        start, end = runs[index]
+        length = end - start - _escaping(paragraph, start)
+        same = starts.get(length, [])
+        following = bisect.bisect_right(same, index)
+        if not length or following == len(same):
             index += 1
             continue
-        kept.append(paragraph[position : opening.end() - length] + " ")
-        position = closing.end()
-        index = runs.index(closing) + 1
+        kept.append(paragraph[position : end - length] + " ")
+        position = runs[same[following]][1]
+        index = same[following] + 1
     return "".join([*kept, paragraph[position:]])
+
+
+def _escaping(text: str, position: int) -> int:
+    """1 if the character at `position` is escaped by a backslash, else 0."""
+    count = 0
+    while position - count > 0 and text[position - count - 1] == "\\":
+        count += 1
+    return count % 2

@@ -1,0 +1,150 @@
+"""The reading connection to GitLab: python-gitlab on a session of ours that waits within limits and stays on its host.
+
+python-gitlab's own handling of 429 sleeps as long as the server says, without a bound, and crashes on a date or a
+fraction; it also follows a next link to another host with the token, and has no timeout. The session takes all three
+over. Transient errors (5xx, broken connections) are retried by python-gitlab: everything here only reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import gitlab
+import requests
+from gitlab.exceptions import GitlabError, GitlabParsingError
+
+from hummingbird_ai.http import retry_after
+from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+
+SERVICE = "GitLab"
+CHUNK = 65_536
+RETRIES = 5
+TIMEOUT = (10.0, 60.0)
+"""Seconds to connect, and between two pieces of an answer."""
+
+Token = str | Callable[[], str]
+Sleep = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a tool call waits for GitLab's rate limit: one wait and all waits of one request, in seconds."""
+
+    longest_wait: float = 30.0
+    in_all: float = 60.0
+
+
+class _Bearer(requests.auth.AuthBase):
+    """Adds the token when a request leaves. As Authorization, which requests drops on a redirect to another host."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        token = self._token if isinstance(self._token, str) else self._token()
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+
+class _Session(requests.Session):
+    """Time limits, one host, and 429 answered with a bounded wait."""
+
+    def __init__(self, url: str, token: Token, sleep: Sleep, patience: Patience) -> None:
+        super().__init__()
+        self.auth = _Bearer(token)
+        self._origin = urlsplit(url)[:2]
+        self._sleep = sleep
+        self._patience = patience
+
+    def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
+        """As in requests; raises Unavailable when the rate limit lasts longer than our patience."""
+        if urlsplit(str(url))[:2] != self._origin:
+            raise Unavailable(SERVICE, f"its answer points to another host ({urlsplit(str(url)).netloc})")
+        kwargs["timeout"] = TIMEOUT
+        waited, attempt = 0.0, 0
+        while True:
+            response = super().request(method, url, *args, **kwargs)
+            if response.status_code != 429:
+                return response
+            hint = retry_after(response.headers)
+            response.close()
+            # The Projects API sends no hint at all (gitlab-org/gitlab#365728), hence our own back-off with jitter.
+            wait = hint if hint is not None else 2.0**attempt * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            if wait > self._patience.longest_wait or waited + wait > self._patience.in_all:
+                raise Unavailable(SERVICE, f"too many requests; it asks to wait {wait:.0f} s", retry_after=wait)
+            self._sleep(wait)
+            waited, attempt = waited + wait, attempt + 1
+
+
+class Reader:
+    """GET requests below /api/v4, errors as ours. The token stays inside."""
+
+    def __init__(self, url: str, token: Token, *, ca: str | None, sleep: Sleep, patience: Patience) -> None:
+        base = url.rstrip("/")
+        self._gitlab = gitlab.Gitlab(
+            base,
+            session=_Session(base, token, sleep, patience),
+            retry_transient_errors=True,
+            keep_base_url=True,
+            ssl_verify=ca or True,
+        )
+
+    def get(self, path: str, what: str) -> dict[str, Any]:
+        """One JSON object."""
+        with translated(what):
+            answer = self._gitlab.http_get(path, max_retries=RETRIES)
+        if not isinstance(answer, dict):
+            raise Unavailable(SERVICE, f"{what}: it answered with something other than JSON (a sign-in page?)")
+        return answer
+
+    def rows(self, path: str, what: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """A list, page by page, up to the last next link. `query` reaches the server as it is (`query_parameters`)."""
+        with translated(what):
+            yield from self._gitlab.http_list(
+                path, iterator=True, query_parameters={"per_page": 100, **query}, max_retries=RETRIES
+            )
+
+    @contextlib.contextmanager
+    def stream(self, path: str, what: str, **query: Any) -> Iterator[requests.Response]:
+        """A body that is not read yet; take it with `iter_content(CHUNK)`. The connection is given back at the end."""
+        with translated(what):
+            response = self._gitlab.http_get(path, query_data=query, streamed=True, raw=True, max_retries=RETRIES)
+            assert isinstance(response, requests.Response)  # noqa: S101 - python-gitlab's promise for streamed=True
+            with response:
+                if response.headers.get("Content-Type", "").startswith("text/html"):
+                    raise Unavailable(SERVICE, f"{what}: it answered with a web page (a proxy or a sign-in page?)")
+                yield response
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn every failure of reading `what` into an error whose text tells the model, or a person, what to do."""
+    try:
+        yield
+    except HummingbirdError:
+        raise
+    except GitlabParsingError as error:
+        raise Unavailable(SERVICE, f"{what}: it answered with something other than JSON (a sign-in page?)") from error
+    except GitlabError as error:
+        raise _refusal(error.response_code or 0, what) from error
+    except requests.exceptions.ChunkedEncodingError as error:
+        raise Unavailable(SERVICE, f"{what}: the answer broke off") from error
+    except requests.RequestException as error:
+        raise Unavailable(SERVICE, f"{what}: no answer ({type(error).__name__})") from error
+
+
+def _refusal(status: int, what: str) -> HummingbirdError:
+    if status == 404:
+        return NotFound(f"{what}: GitLab does not find it (404). Check the number or name; it may also be out of reach")
+    if status == 401:
+        return Invalid(what, "GitLab refused the reading token (401); a person must renew it. Go on without this")
+    if status == 403:
+        return Invalid(what, "the reading token may not see this (403); it needs scope read_api. Go on without this")
+    if 400 <= status < 500:
+        return Invalid(what, f"GitLab refused the request ({status}); check the arguments")
+    return Unavailable(SERVICE, f"{what}: it answered {status or 'nothing'}; try again later, or go on without this")
