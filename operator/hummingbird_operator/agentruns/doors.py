@@ -6,6 +6,7 @@ Secrets are read at use, so that a rotated file needs no restart; the token that
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hummingbird_ai import models
@@ -69,8 +70,9 @@ class ConfiguredDoors:
             gitlab.register(
                 registry,
                 url=config.url,
-                token=self._read_token(order),
+                token=partial(self._read_token, order),
                 project=order.target.project,
+                merge_request=order.target.merge_request,
                 ca=str(config.ca_file) if config.ca_file else None,
             )
 

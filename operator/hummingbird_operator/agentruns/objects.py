@@ -40,7 +40,9 @@ def with_status(
     """The status with those conditions `(type, status, reason, message)` and fields changed; phase and message too."""
     found = run.status.conditions
     for type_, status, reason, message in conditions:
-        found = c.with_condition(found, type_, status, reason, message, now=now, generation=run.metadata.generation)
+        # Without observedGeneration: a spec's meaning never changes, and with it `kubectl wait` would hang for ever
+        # on a finished run whose ttlSecondsAfterFinished somebody edits.
+        found = c.with_condition(found, type_, status, reason, message, now=now, generation=0)
     # the last condition given is the news; its sentence is the one that people see first
     news = {"message": conditions[-1][3]} if conditions else {}
     values = {

@@ -118,14 +118,15 @@ class Condition:
     observed_generation: int
 
     def as_dict(self) -> dict[str, object]:
-        """The wire form."""
+        """The wire form. Generation 0 is left out: `kubectl wait` would take it for an old observation."""
+        observed = {"observedGeneration": self.observed_generation} if self.observed_generation else {}
         return {
             "type": self.type,
             "status": self.status,
             "reason": self.reason,
             "message": self.message,
             "lastTransitionTime": self.last_transition_time,
-            "observedGeneration": self.observed_generation,
+            **observed,
         }
 
     @classmethod

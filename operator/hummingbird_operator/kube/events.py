@@ -40,7 +40,7 @@ class Recorder:
         self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     async def emit(self, reference: Mapping[str, str], type_: str, reason: str, message: str) -> None:
-        """One Event about the object (apiVersion, kind, name, namespace, uid). Never raises: a lost one costs nothing."""
+        """One Event about that object (kind, name, namespace, uid …). Never raises: losing one costs nothing."""
         namespace, text = reference["namespace"], message[:MESSAGE_LIMIT]
         digest = hashlib.sha256("\n".join((reference["uid"], type_, reason, text)).encode()).hexdigest()[:16]
         name = f"{reference['name'][:200]}.{digest}"

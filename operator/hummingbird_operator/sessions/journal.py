@@ -29,12 +29,27 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 
 
 @dataclass(frozen=True)
+class Paid:
+    """Tokens and the US dollars that they cost."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: Decimal = Decimal(0)
+
+    def __add__(self, later: Paid) -> Paid:
+        return Paid(self.usage + later.usage, self.cost_usd + later.cost_usd)
+
+
+@dataclass(frozen=True)
 class RecordedResponse:
-    """An answer that is paid for. `final` says that the call was made without tools."""
+    """An answer that is paid for. `final` says that the call was made without tools.
+
+    `rejected` is what was paid on the way for answers that could not be used.
+    """
 
     response: ModelResponse
     final: bool
     attempt: int
+    rejected: Paid = field(default_factory=Paid)
 
 
 @dataclass(frozen=True)
@@ -99,15 +114,24 @@ class RunJournal:
         if record is None:
             return None
         try:
-            return RecordedResponse(
-                ModelResponse.from_dict(record["response"]), bool(record["final"]), int(record["attempt"])
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            rejected = Paid(Usage(**record["rejected"]["usage"]), Decimal(record["rejected"]["cost_usd"]))
+            response = ModelResponse.from_dict(record["response"])
+            return RecordedResponse(response, bool(record["final"]), int(record["attempt"]), rejected)
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise Invalid(self._key(n, "response"), f"this record cannot be read: {error}") from error
 
-    def record_response(self, n: int, response: ModelResponse, *, attempt: int, final: bool) -> None:
+    def record_response(
+        self, n: int, response: ModelResponse, *, attempt: int, final: bool, rejected: Paid | None = None
+    ) -> None:
         """Keep turn n's answer; to be called before anything is done with it."""
-        self._create(n, "response", {"attempt": attempt, "final": final, "response": response.to_dict()})
+        paid = rejected or Paid()
+        record = {
+            "attempt": attempt,
+            "final": final,
+            "rejected": {"usage": asdict(paid.usage), "cost_usd": str(paid.cost_usd)},
+            "response": response.to_dict(),
+        }
+        self._create(n, "response", record)
 
     def results(self, n: int) -> list[dict[str, Any]] | None:
         """The recorded tool results of turn n, in the order of its calls."""

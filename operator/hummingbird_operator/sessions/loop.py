@@ -13,9 +13,10 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from hummingbird_ai.errors import ModelError
-from hummingbird_ai.messages import Content, ModelResponse, ToolCall
+from hummingbird_ai.messages import Content, ToolCall
 from hummingbird_operator.errors import HummingbirdError
 from hummingbird_operator.sessions.budget import Budget, Plan, WorstCase
+from hummingbird_operator.sessions.journal import Paid
 from hummingbird_operator.sessions.outcomes import outcome_of
 from hummingbird_operator.sessions.state import LoopResult, Progress, State
 from hummingbird_operator.sessions.turns import Answer
@@ -25,6 +26,7 @@ class Turns(Protocol):
     """What the loop needs of a run; `turns.JournaledTurns` says more."""
 
     worst_case: WorstCase
+    unanswered: Paid
 
     def begin(self, contents: Sequence[Content]) -> int:
         """Take the history in; returns the bytes that every request carries beside it."""
@@ -40,9 +42,6 @@ class Turns(Protocol):
 
     def respond(self, calls: Sequence[ToolCall], results: Sequence[dict[str, Any]]) -> Content:
         """The results as one content."""
-
-    def price(self, response: ModelResponse) -> Decimal:
-        """What an answer cost."""
 
 
 def run_agent_loop(
@@ -72,5 +71,5 @@ def run_agent_loop(
             if state.calls:
                 state.add(turns, turns.act(n, state.calls))
     except (ModelError, HummingbirdError) as error:
-        state.fail(turns, outcome_of(error), error)
+        state.fail(outcome_of(error), error, turns.unanswered)
     return state.result(turns)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
-from hummingbird_ai.errors import ModelError
 from hummingbird_ai.messages import Content, Finish, ModelResponse, ToolCall, Usage
 from hummingbird_operator.sessions.budget import Spent
+from hummingbird_operator.sessions.journal import Paid
 from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.prompts import EMPTY_RESPONSE_NUDGE, MALFORMED_CALL_NUDGE
 from hummingbird_operator.sessions.turns import Answer
@@ -25,14 +25,11 @@ MAX_INCOMPLETE = 20
 """How many gaps the result names; the rest are counted."""
 
 
-class Pricing(Protocol):
-    """The part of `loop.Turns` that closes a conversation."""
+class Responder(Protocol):
+    """The part of `loop.Turns` that puts results into the history."""
 
     def respond(self, calls: Sequence[ToolCall], results: Sequence[dict[str, Any]]) -> Content:
         """The results as one content."""
-
-    def price(self, response: ModelResponse) -> Decimal:
-        """What an answer cost."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class State:
         self.context_tokens = response.usage.context_tokens or self.next_input_tokens
         self.new_bytes, self.nudge = 0, None
         self.iterations += 1
-        self.usage += response.usage
+        self.usage += answer.usage
         self.cost_usd += answer.cost_usd
         self.final = self.final or answer.final
         self.text = response.text if response.text.strip() else self.text
@@ -128,7 +125,7 @@ class State:
         else:
             self._unusable(response, EMPTY_RESPONSE_NUDGE)
 
-    def add(self, turns: Pricing, results: Sequence[dict[str, Any]]) -> None:
+    def add(self, turns: Responder, results: Sequence[dict[str, Any]]) -> None:
         """The pending calls' results: the two contents enter the history together, so that it never breaks off."""
         self.nudges = 0
         for result in results:
@@ -140,12 +137,10 @@ class State:
         """The loop ends after this turn."""
         self.outcome, self.message = outcome, message
 
-    def fail(self, turns: Pricing, outcome: Outcome, error: Exception) -> None:
-        """The loop ends by an error; what it was billed before counts."""
-        billed = error.billed if isinstance(error, ModelError) else None
-        if billed is not None:
-            self.usage += billed.usage
-            self.cost_usd += turns.price(billed)
+    def fail(self, outcome: Outcome, error: Exception, paid: Paid) -> None:
+        """The loop ends by an error; what was paid before it counts."""
+        self.usage += replace(paid.usage, context_tokens=self.usage.context_tokens)
+        self.cost_usd += paid.cost_usd
         self.end(outcome, str(error))
 
     def progress(self, answer: Answer) -> Progress:
@@ -156,7 +151,7 @@ class State:
         line += " (replayed)" * answer.replayed
         return Progress(self.iterations, self.usage, self.cost_usd, tools, answer.replayed, line)
 
-    def result(self, turns: Pricing) -> LoopResult:
+    def result(self, turns: Responder) -> LoopResult:
         """Everything so far. Calls that have no results get an error each: a resumed history must be whole."""
         why = self.message or "this was the final turn"
         self._append(turns, [{"error": f"not run: {why}"}] * (len(self.pending.tool_calls) if self.pending else 0))
@@ -175,7 +170,7 @@ class State:
             context_tokens=self.context_tokens,
         )
 
-    def _append(self, turns: Pricing, results: Sequence[dict[str, Any]]) -> None:
+    def _append(self, turns: Responder, results: Sequence[dict[str, Any]]) -> None:
         """Move the pending answer, with the results of its calls, into the history."""
         response, self.pending = self.pending, None
         if response is None or response.raw_content is None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.errors import ModelError
-from hummingbird_ai.messages import Content, ModelAdapter, ModelResponse, ToolCall, ToolDef
+from hummingbird_ai.messages import Content, ModelAdapter, ModelResponse, ToolCall, ToolDef, Usage
 from hummingbird_operator.errors import Aborted
 from hummingbird_operator.sessions.budget import Plan, WorstCase
-from hummingbird_operator.sessions.journal import RunJournal
+from hummingbird_operator.sessions.journal import Paid, RunJournal
 
 logger = logging.getLogger(__name__)
 
@@ -47,16 +47,21 @@ class Generate(Protocol):
         allow_tools: bool = True,
         max_output_tokens: int = 8192,
         abort: Abort | None = None,
+        on_billed: Callable[[ModelResponse], None] | None = None,
     ) -> ModelResponse:
-        """Raises ModelError."""
+        """Raises ModelError; `on_billed` sees every answer that is paid for once, rejected ones included."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The model's answer of one turn, bought now or recalled. `final`: the call was made without tools."""
+    """The model's answer of one turn, bought now or recalled. `final`: the call was made without tools.
+
+    `usage` and `cost_usd` count what was paid for and rejected on the way, too.
+    """
 
     response: ModelResponse
     final: bool
+    usage: Usage
     cost_usd: Decimal
     replayed: bool = False
 
@@ -86,6 +91,8 @@ class JournaledTurns:
         self._max_output_tokens = max_output_tokens
         self._abort = abort or Abort()
         self.worst_case = worst_case
+        self.unanswered = Paid()
+        """What calls cost that ended in an error."""
 
     def begin(self, contents: Sequence[Content]) -> int:
         """Take the history in; returns the bytes of prompt and tool definitions that every request carries."""
@@ -98,16 +105,22 @@ class JournaledTurns:
         lost, recorded = self._journal.lost(n), self._journal.response(n)
         if recorded is None:
             return lost, None
-        return lost, Answer(recorded.response, recorded.final, self.price(recorded.response), replayed=True)
+        return lost, self._answer(recorded.response, recorded.final, recorded.rejected, replayed=True)
 
     def ask(self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None) -> Answer:
         """Buy turn n's answer: intent first, the record of the answer right behind it."""
         self._stop_if_aborted()
         attempt = self._journal.intent(n, worst_case_usd=plan.worst_case_usd, model=self._model.name, final=plan.final)
         ephemeral = [nudge, *plan.warnings] if nudge and not plan.final else list(plan.warnings)
-        response = self._call(contents, plan, ephemeral)
-        self._journal.record_response(n, response, attempt=attempt, final=plan.final)
-        return Answer(response, plan.final, self.price(response))
+        billed: list[ModelResponse] = []
+        try:
+            response = self._call(contents, plan, ephemeral, billed)
+        except ModelError:
+            self.unanswered = sum((self._paid(answer) for answer in billed), self.unanswered)
+            raise
+        rejected = sum((self._paid(answer) for answer in billed if answer is not response), Paid())
+        self._journal.record_response(n, response, attempt=attempt, final=plan.final, rejected=rejected)
+        return self._answer(response, plan.final, rejected)
 
     def act(self, n: int, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
         """The results of turn n's calls. A command that ran before a death is answered by the sandbox's own record."""
@@ -126,14 +139,19 @@ class JournaledTurns:
         """The results as the turn that answers the model's calls."""
         return self._model.make_tool_responses(calls, results)
 
-    def price(self, response: ModelResponse) -> Decimal:
-        """What an answer cost."""
-        if response.cost_usd is not None:
-            return response.cost_usd
-        usage = response.usage
-        return self.worst_case(input_tokens=usage.total_input_tokens, max_output_tokens=usage.output_tokens)
+    def _answer(self, response: ModelResponse, final: bool, rejected: Paid, *, replayed: bool = False) -> Answer:
+        paid = rejected + self._paid(response)
+        return Answer(response, final, paid.usage, paid.cost_usd, replayed)
 
-    def _call(self, contents: Sequence[Content], plan: Plan, ephemeral: Sequence[str]) -> ModelResponse:
+    def _paid(self, response: ModelResponse) -> Paid:
+        usage, cost = response.usage, response.cost_usd
+        if cost is None:
+            cost = self.worst_case(input_tokens=usage.total_input_tokens, max_output_tokens=usage.output_tokens)
+        return Paid(usage, cost)
+
+    def _call(
+        self, contents: Sequence[Content], plan: Plan, ephemeral: Sequence[str], billed: list[ModelResponse]
+    ) -> ModelResponse:
         try:
             return self._generate(
                 self._model,
@@ -144,6 +162,7 @@ class JournaledTurns:
                 allow_tools=not plan.final,
                 max_output_tokens=self._max_output_tokens,
                 abort=self._abort,
+                on_billed=billed.append,
             )
         except ModelError:
             raise

@@ -1,0 +1,95 @@
+"""Plays the model's part in the demo when there is no key: a fixed way of looking, and no fixed findings.
+
+It answers over Gemini's real wire format and sees only what a model would see: the conversation. Which job failed,
+which test, which line: all of that it reads from the results of real tools and of real commands in the sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hummingbird_ai.testing.replies import Answer, Reply, say
+
+LOG = "/tmp/data/failed-job.log"  # noqa: S108 - a path inside the sandbox
+LOOK = f"grep -n -A 12 -E '^(FAIL|ERROR):' {LOG}; tail -n 4 {LOG}"
+
+
+def analyst(body: dict[str, Any], _: int) -> Reply:
+    """The next answer for this conversation: a script of the GeminiServer."""
+    if not (body.get("tools") and _tools_allowed(body)):
+        return say("I was told to wrap up before I had looked at the log.")
+    results = dict(_results(body))
+    asked = _first_message(body)
+    if "gitlab_get_commit_statuses" not in results:
+        arguments = {"commit_sha": asked.get("sha", "")}
+        return Answer(calls=(("gitlab_get_mr_details", {}), ("gitlab_get_commit_statuses", arguments)))
+    failed = _failed_job(results["gitlab_get_commit_statuses"])
+    if failed is None:
+        return say("Every job of this commit passed: there is nothing to explain.")
+    if "fetch_batch_to_sandbox" not in results:
+        job = {"tool": "gitlab_get_job_log", "arguments": {"job_id": failed["job_id"]}, "path": LOG}
+        return Answer(calls=(("fetch_batch_to_sandbox", {"requests": [job]}), ("gitlab_get_mr_diff", {})))
+    if "sandbox_exec" not in results:
+        return Answer(calls=(("sandbox_exec", {"command": LOOK}),))
+    return say(_report(failed, results["sandbox_exec"], results["gitlab_get_mr_diff"]))
+
+
+def _report(failed: Mapping[str, Any], found: Mapping[str, Any], diff: Mapping[str, Any]) -> str:
+    """The answer, from what the commands printed."""
+    output = str(found.get("stdout", ""))
+    lines = [re.sub(r"^\d+[:-]", "", line) for line in output.splitlines()]
+    test = next((match[1] for line in lines if (match := re.match(r"(?:FAIL|ERROR): (\S+)", line))), "a test")
+    place = next((match for line in lines if (match := re.search(r'File "([^"]+)", line (\d+)', line))), None)
+    error = next((line.strip() for line in lines if re.match(r"\w*(Error|Exception)\b", line.strip())), "no error line")
+    where = f"{_relative(place[1])}:{place[2]}" if place else "a place that the log does not name"
+    changed = re.findall(r"^\+\+\+ b/(\S+)", str(diff.get("preview", "")), re.MULTILINE)
+    evidence = "\n".join(line for line in lines if line.strip() and not line.startswith("--"))[:1500]
+    return (
+        f"**`{test}` fails at `{where}`: {error}.**\n\n"
+        f"### {failed['name']}\n\n"
+        f"The job's log shows one failing test, `{test}`, at `{where}`:\n\n```text\n{evidence}\n```\n\n"
+        f"This merge request changes {', '.join(f'`{path}`' for path in changed) or 'nothing that I could read'}.\n"
+    )
+
+
+def _relative(path: str) -> str:
+    return "/".join(path.split("/")[-2:])
+
+
+def _first_message(body: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        asked = json.loads(body["contents"][0]["parts"][0]["text"])
+    except (KeyError, IndexError, ValueError):
+        return {}
+    return asked if isinstance(asked, dict) else {}
+
+
+def _results(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and result of every tool call so far; a later one of the same name wins."""
+    for content in body.get("contents", ()):
+        for part in content.get("parts", ()):
+            if response := part.get("functionResponse"):
+                result = response.get("response", {})
+                inner = result.get("output", result)
+                yield response["name"], inner if isinstance(inner, dict) else {"text": str(inner)}
+
+
+def _failed_job(statuses: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The first failed status that must pass, from a result's inline text or preview."""
+    for line in str(statuses.get("preview", "")).splitlines():
+        try:
+            status = json.loads(line)
+        except ValueError:
+            continue
+        if status.get("status") == "failed" and not status.get("allow_failure"):
+            number = status.get("job_id") or re.sub(r".*/", "", status.get("target_url") or "")
+            return {"name": status["name"], "job_id": int(number)}
+    return None
+
+
+def _tools_allowed(body: Mapping[str, Any]) -> bool:
+    config = body.get("toolConfig", {}).get("functionCallingConfig", {})
+    return bool(config.get("mode", "AUTO") != "NONE")
