@@ -56,6 +56,7 @@ class Plan:
 
     final: bool = False
     warnings: tuple[str, ...] = ()
+    max_output_tokens: int = 0
     worst_case_usd: Decimal = Decimal(0)
     stop: Outcome | None = None
     message: str = ""
@@ -100,9 +101,9 @@ class Budget:
         if cost > left:
             message = f"${left:.4f} of ${self.max_cost_usd} is left, the next model call may cost ${cost:.4f}"
             return Plan(stop=Outcome.BUDGET_EXHAUSTED, message=message)
-        if final or self._is_last(spent, cost, left, worst_case):
-            return Plan(final=True, warnings=(FINAL_TURN_WARNING,), worst_case_usd=cost)
-        return Plan(warnings=self._soft_warnings(spent), worst_case_usd=cost)
+        last = final or self._is_last(spent, cost, left, worst_case)
+        warnings = (FINAL_TURN_WARNING,) if last else self._soft_warnings(spent)
+        return Plan(last, warnings, self.max_output_tokens, cost)
 
     def _is_last(self, spent: Spent, cost: Decimal, left: Decimal, worst_case: WorstCase) -> bool:
         """No more than the answer is left of turns, context, time or money."""

@@ -136,11 +136,10 @@ class ToolRegistry:
             return self._fetch(spill, arguments)
 
         def fetch_batch(arguments: Mapping[str, Any], _: str) -> Result:
-            return {
-                "results": [
-                    self._guarded("fetch_to_sandbox", self._fetch_item, spill, item) for item in arguments["requests"]
-                ]
-            }
+            requests = arguments["requests"]
+            results = [self._guarded("fetch_to_sandbox", self._fetch_item, spill, item) for item in requests]
+            gaps = [f"{item.get('saved_to')}: {gap}" for item in results for gap in item.get("incomplete", [])]
+            return merged({"results": results}, {"incomplete": gaps})
 
         for definition, schema, run in (
             (_EXEC_DEF, _EXEC_DEF.parameters, sandbox_exec),

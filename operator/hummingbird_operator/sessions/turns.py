@@ -79,7 +79,6 @@ class JournaledTurns:
         tool_defs: Sequence[ToolDef],
         generate: Generate,
         worst_case: WorstCase,
-        max_output_tokens: int = 8192,
         abort: Abort | None = None,
     ) -> None:
         self._model = model
@@ -88,7 +87,6 @@ class JournaledTurns:
         self._system = system
         self._tool_defs = tuple(tool_defs)
         self._generate = generate
-        self._max_output_tokens = max_output_tokens
         self._abort = abort or Abort()
         self.worst_case = worst_case
         self.unanswered = Paid()
@@ -160,7 +158,7 @@ class JournaledTurns:
                 tools=self._tool_defs,
                 ephemeral=ephemeral,
                 allow_tools=not plan.final,
-                max_output_tokens=self._max_output_tokens,
+                max_output_tokens=plan.max_output_tokens,
                 abort=self._abort,
                 on_billed=billed.append,
             )

@@ -87,7 +87,6 @@ class Run:
             tool_defs=self.registry.get_tool_defs(),
             generate=self.generate,
             worst_case=self.worst_case,
-            max_output_tokens=self.budget.max_output_tokens,
             abort=self.abort,
         )
         history = contents if contents is not None else [self.model.make_user_content(message)]

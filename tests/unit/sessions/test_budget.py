@@ -22,7 +22,7 @@ def spent(**fields: Any) -> Spent:
 
 def test_a_fresh_run_has_its_tools_and_no_warning() -> None:
     plan = Budget().plan(NOTHING_SPENT, cheap)
-    assert plan == Plan(worst_case_usd=Decimal(1000 + 8192) / 1_000_000)
+    assert plan == Plan(max_output_tokens=8192, worst_case_usd=Decimal(1000 + 8192) / 1_000_000)
 
 
 def test_both_soft_warnings_can_stand_together() -> None:

@@ -248,13 +248,26 @@ def test_one_bad_request_of_a_batch_costs_only_itself(registry: ToolRegistry) ->
     assert results[6]["saved_to"] == "/tmp/data/b.txt"
 
 
+def test_a_source_s_own_error_is_bounded_where_it_would_have_been_a_file(registry: ToolRegistry) -> None:
+    offer(registry, {"error": "x" * 9000, "status": 500})
+    result = call(registry, "fetch_to_sandbox", tool="source", arguments={}, path="a.txt")
+    assert result == {"error": "x" * 2000, "status": 500}
+
+
+def test_what_one_request_of_a_batch_lacks_is_said_of_the_batch(registry: ToolRegistry) -> None:
+    offer(registry, StreamingResponse(broken(b"half")))
+    requests: list[Any] = [{"tool": "source", "arguments": {}, "path": "a.log"}]
+    result = call(registry, "fetch_batch_to_sandbox", requests=requests)
+    assert result["incomplete"] == ["/tmp/data/a.log: the source broke off after 4 bytes: reset by peer"]
+
+
 def test_a_batch_survives_a_source_that_raises(registry: ToolRegistry) -> None:
     def fail() -> str:
         raise RuntimeError("boom")
 
     registry.register_data_source(ToolDef("fail", "", {"type": "object"}), fail)
     offer(registry, "fine")
-    requests = [{"tool": name, "arguments": {}, "path": f"{name}.txt"} for name in ("fail", "source")]
+    requests: list[Any] = [{"tool": name, "arguments": {}, "path": f"{name}.txt"} for name in ("fail", "source")]
     results = call(registry, "fetch_batch_to_sandbox", requests=requests)["results"]
     assert results[0] == {"error": "Tool fetch_to_sandbox failed: boom"}
     assert results[1]["bytes"] == 4
