@@ -11,6 +11,7 @@ from typing import Protocol
 import pytest
 
 import cluster
+from tests.standins.ministack import ministack
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +49,13 @@ def kubectl(shared_cluster: cluster.Cluster) -> Kubectl:
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real S3 server."""
+    with ministack(tmp_path_factory.mktemp("ministack")) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="session")
