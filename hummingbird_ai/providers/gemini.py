@@ -124,7 +124,7 @@ class GeminiModel:
         words = [{"text": text} for text in ephemeral if text.strip()]
         if words:  # never beside function responses: Gemini would take the whole content for its own
             turns.append({"role": "user", "parts": words})
-        body: dict[str, Any] = {"contents": turns}
+        body: dict[str, Any] = {"contents": _alternating(turns)}
         if system.strip():
             body["systemInstruction"] = {"parts": [{"text": system}]}
         if tools:
@@ -210,6 +210,20 @@ def _outgoing(content: Content) -> dict[str, Any]:
     """What is sent of a content: not who produced it, and no blank text, which Gemini refuses."""
     parts = [part for part in content["parts"] if not _is_blank(part)]
     return {"role": content["role"], "parts": parts}
+
+
+def _alternating(turns: Sequence[Content]) -> list[Content]:
+    """The turns with a user's word after each model turn that has none: a nudge that was only seen once is not kept.
+
+    Gemini refuses a call that does not follow a user turn, and newer models do not go on with their own turn.
+    """
+    result: list[Content] = []
+    following = [turn["role"] for turn in turns[1:]] + ["model"]
+    for turn, next_role in zip(turns, following, strict=True):
+        result.append(turn)
+        if turn["role"] == next_role == "model":
+            result.append({"role": "user", "parts": [{"text": "Continue."}]})
+    return result
 
 
 def _is_blank(part: Mapping[str, Any]) -> bool:

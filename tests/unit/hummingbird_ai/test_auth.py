@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from hummingbird_ai.auth import VertexAuth
+from hummingbird_ai.errors import AuthFailed, TransportFailed
+
+
+class TokenService:
+    """Google's token endpoint on loopback: numbered tokens, or the answer it is told to give."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.failure: tuple[int, dict[str, Any]] | None = None
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                status, document = service.answer()
+                data = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/token"
+
+    def answer(self) -> tuple[int, dict[str, Any]]:
+        if self.failure is not None:
+            return self.failure
+        self.given += 1
+        return 200, {"access_token": f"token-{self.given}", "expires_in": 3600, "token_type": "Bearer"}
+
+
+@pytest.fixture
+def tokens() -> Iterator[TokenService]:
+    service = TokenService()
+    thread = threading.Thread(target=service.server.serve_forever, args=(0.02,))
+    thread.start()
+    yield service
+    service.server.shutdown()
+    thread.join()
+    service.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption()).decode()
+
+
+@pytest.fixture
+def credentials_file(tokens: TokenService, private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Application Default Credentials: a service account whose token service is on loopback."""
+    path = tmp_path / "account.json"
+    account = {
+        "type": "service_account",
+        "project_id": "project-of-the-credentials",
+        "private_key_id": "1",
+        "private_key": private_key,
+        "client_email": "agent@example.iam.gserviceaccount.com",
+        "client_id": "1",
+        "token_uri": tokens.url,
+    }
+    path.write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    for name in ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "GOOGLE_API_USE_CLIENT_CERTIFICATE"):
+        monkeypatch.delenv(name, raising=False)
+    return path
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_the_project_is_the_explicit_one_then_the_environments_then_the_credentials() -> None:
+    environment = {"GOOGLE_CLOUD_PROJECT": "of-the-environment"}
+
+    assert VertexAuth("explicit", environment=environment).project == "explicit"
+    assert VertexAuth(environment=environment).project == "of-the-environment"
+    assert VertexAuth(environment={}).project == "project-of-the-credentials"
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_the_environment_of_the_process_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "real-environment")
+
+    assert VertexAuth().project == "real-environment"
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_a_token_is_fetched_once_and_renewed_on_demand(tokens: TokenService) -> None:
+    auth = VertexAuth("p")
+
+    assert auth.headers() == {"Authorization": "Bearer token-1"}
+    assert auth.headers() == {"Authorization": "Bearer token-1"}
+    assert auth.headers(renew=True) == {"Authorization": "Bearer token-2"}
+    assert tokens.given == 2
+    assert "token" not in repr(auth)
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_many_threads_share_one_token(tokens: TokenService) -> None:
+    auth = VertexAuth("p")
+    threads = [threading.Thread(target=auth.headers) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert tokens.given == 1
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_a_refused_account_is_an_auth_failure_without_its_key(tokens: TokenService, private_key: str) -> None:
+    tokens.failure = (400, {"error": "invalid_grant", "error_description": "account disabled"})
+
+    with pytest.raises(AuthFailed, match="invalid_grant") as caught:
+        VertexAuth("p").headers()
+    assert private_key[60:90] not in str(caught.value)
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_a_token_service_that_is_away_is_a_transport_failure(tokens: TokenService) -> None:
+    tokens.server.server_close()
+
+    with pytest.raises(TransportFailed, match="Google credentials"):
+        VertexAuth("p").headers()
+
+
+def test_missing_credentials_are_an_auth_failure_that_says_what_to_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
+
+    with pytest.raises(AuthFailed, match="Vertex AI User"):
+        VertexAuth("p").headers()
+
+
+def test_credentials_without_a_project_say_that_none_was_found() -> None:
+    class Anonymous:
+        valid, token = True, "t"
+
+    with pytest.raises(AuthFailed, match="no Google Cloud project"):
+        _ = VertexAuth(environment={}, credentials=Anonymous()).project
