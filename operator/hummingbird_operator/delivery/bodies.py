@@ -45,7 +45,7 @@ class Footer:
     incomplete: Sequence[str] = ()
     pipeline_green: bool = False
 
-    def lines(self) -> list[str]:
+    def lines(self, secrets: Sequence[str] = ()) -> list[str]:
         """The footer as paragraphs of markdown."""
         facts = [
             f"Model {one_line(self.model, limit=100)}",
@@ -55,7 +55,9 @@ class Footer:
             f"commit {one_line(self.sha, limit=64)[:12]}" if self.sha else "",
         ]
         paragraphs = [GREEN_SINCE] if self.pipeline_green else []
-        paragraphs += [_not_read(self.incomplete)] if self.incomplete else []
+        paragraphs += (
+            [_not_read([_without_secrets(entry, secrets) for entry in self.incomplete])] if self.incomplete else []
+        )
         return [*paragraphs, " · ".join(fact for fact in facts if fact)]
 
 
@@ -179,15 +181,13 @@ def _ended(
 
 def _below(footer: Footer, transcript: str, reply_prompt: bool, secrets: Sequence[str]) -> list[str]:
     prompt = [REPLY_PROMPT] if reply_prompt else []
-    lines = [redact(line, secrets) for line in footer.lines()]
-    return ["---", *lines, *prompt, *_transcript(transcript, secrets)]
+    return ["---", *footer.lines(secrets), *prompt, *_transcript(transcript, secrets)]
 
 
 def _transcript(transcript: str, secrets: Sequence[str]) -> list[str]:
     if not transcript.strip():
         return []
-    text = redact(clean(transcript), secrets)
-    block = inert_block(text, limit=TRANSCRIPT_CHARACTERS, language="markdown")
+    block = inert_block(_without_secrets(transcript, secrets), limit=TRANSCRIPT_CHARACTERS, language="markdown")
     return [f"<details><summary>{TRANSCRIPT_SUMMARY}</summary>", block, "</details>"]
 
 
@@ -197,11 +197,16 @@ def _note(parts: Sequence[str], marker: Marker) -> str:
 
 
 def _inert(text: str, secrets: Sequence[str], limit: int = _TEXT_CHARACTERS) -> str:
-    return make_inert(redact(clean(text), secrets), limit=limit).strip()
+    return make_inert(_without_secrets(text, secrets), limit=limit).strip()
+
+
+def _without_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Cleaned first, so that a hidden character cannot split a secret; cut only afterwards, so that no half is left."""
+    return redact(clean(text), secrets)
 
 
 def _sentences(notices: Sequence[str], secrets: Sequence[str]) -> list[str]:
-    return [f"*{one_line(redact(notice, secrets), limit=500)}*" for notice in notices if notice.strip()]
+    return [f"*{one_line(_without_secrets(notice, secrets), limit=500)}*" for notice in notices if notice.strip()]
 
 
 def _workflow_list(workflows: Mapping[str, str], command: str) -> list[str]:

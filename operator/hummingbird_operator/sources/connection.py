@@ -23,7 +23,7 @@ from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Una
 
 SERVICE = "GitLab"
 CHUNK = 65_536
-RETRIES = 5
+RETRIES = 4
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two pieces of an answer."""
 

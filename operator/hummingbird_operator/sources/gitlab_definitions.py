@@ -37,7 +37,7 @@ MR_DETAILS = ToolDef(
 COMMIT_STATUSES = ToolDef(
     "gitlab_get_commit_statuses",
     "All CI results of a commit as JSON Lines, external ones (Konflux) and native jobs, from the project and, for a "
-    "fork, from the fork as well. Each has name, status, allow_failure, target_url, and job_id where it is a native job.",
+    "fork, from it as well. Each has name, status, allow_failure, target_url, and job_id where it is a native job.",
     _schema(
         ("commit_sha",),
         commit_sha={

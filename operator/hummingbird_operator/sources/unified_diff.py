@@ -15,7 +15,7 @@ from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 def unified_diff(
     first: dict[str, Any] | None, rows: Iterator[dict[str, Any]], metadata: dict[str, Any]
 ) -> Iterator[bytes]:
-    """One piece for each file. Fills `files` and `incomplete` of `metadata`: hidden files, and a list that broke off."""
+    """One piece for each file. Fills `files` and `incomplete` of `metadata`: hidden files, a list that broke off."""
     try:
         row = first
         while row is not None:

@@ -152,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
             response, user = Response(), None
         response = self._spoil(response, fault)
         self._record(parts.path, parts.query, raw, user, response.status)
+        if fault is not None and fault.kind == "stall":
+            self.owner.stopping.wait(fault.seconds)
         if fault is not None and fault.kind == "drop":
             self.close_connection = True
             return
@@ -180,8 +182,6 @@ class _Handler(BaseHTTPRequestHandler):
             return Response(fault.status, fault.body.encode(), headers=dict(fault.headers))
         if fault.kind == "html":
             return Response(200, SIGN_IN, "text/html")
-        if fault.kind == "stall":
-            self.owner.stopping.wait(fault.seconds)
         if fault.kind == "next_link":
             response.headers["Link"] = f'<{fault.target}>; rel="next"'
         return response
