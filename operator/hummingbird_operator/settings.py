@@ -6,18 +6,18 @@ rotated Secret needs no restart. `docs/configuration.md` explains every key and 
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hummingbird_operator.errors import Invalid
+from hummingbird_operator.problems import invalid
 
 Positive = Annotated[int, Field(gt=0)]
 Money = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=4)]
@@ -271,38 +271,5 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     try:
         return Settings(Config.model_validate(raw), path, dict(environ))
     except ValidationError as error:
-        raise Invalid(str(path), "; ".join(_sentences(error))) from error
-
-
-def _sentences(error: ValidationError) -> Iterator[str]:
-    """One sentence for each fault, with the path of the key and, for a misspelt one, the likely right spelling."""
-    for fault in error.errors(include_url=False, include_input=False):
-        where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
-        problem = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            known = _keys_at(fault["loc"][:-1])
-            near = difflib.get_close_matches(str(fault["loc"][-1]), known, n=1)
-            problem = (
-                f"unknown key; did you mean {near[0]}?"
-                if near
-                else f"unknown key; known here: {', '.join(sorted(known))}"
-            )
-        yield f"{where}: {problem}" if where else problem
-
-
-def _keys_at(location: tuple[Any, ...]) -> list[str]:
-    """The keys that the section at a location knows."""
-    section: Any = Config
-    for part in location:
-        known = section.model_fields.get(str(part)) if hasattr(section, "model_fields") else None
-        # what is no field of its section is the key of a map: the section of the map's values stays
-        section = _inner(known.annotation) if known else section
-    return list(section.model_fields) if section else []
-
-
-def _inner(annotation: Any) -> Any:
-    """The section within an annotation such as `dict[str, Project]` or `GitLab | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    inner = (_inner(argument) for argument in getattr(annotation, "__args__", ()))
-    return next((found for found in inner if found is not None), None)
+        fault = invalid(Config, error, "")
+        raise Invalid(str(path), str(fault).removeprefix("the object: ")) from error

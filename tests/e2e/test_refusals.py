@@ -45,7 +45,7 @@ def project(path: str, number: int = 42) -> dict[str, Any]:
             "spec.target.gitlab.project: other/app is not allowed; projects in the operator's configuration: group/app",
         ),
         ("no-such-mr", {"target": project("group/app", 4711)}, "merge request group/app!4711 is not there, or the bot"),
-        ("no-token", {"target": project("group/tokenless")}, "projects.group/tokenless.tokens.gitlab: workflow analyze"),
+        ("no-token", {"target": project("group/tokenless")}, "projects.group/tokenless.tokens.gitlab: workflow"),
         ("empty-token", {"target": project("group/half")}, "the environment variable HALF_TOKEN is not set or empty"),
         ("wrong-backend", {"sandbox": {"backend": "kubevirt"}}, "spec.sandbox.backend: kubevirt is not served"),
         ("wrong-model", {"model": "claude-opus-5-5"}, "Claude on Vertex AI is not in this version yet"),
@@ -108,7 +108,7 @@ def test_a_broken_configuration_stops_the_operator_with_file_and_key(world: Scen
         path.write_text(good + "\nlimts: {}\n")
         operator = world.stage.start("operator-broken")
         assert operator.process.wait(30) == 2
-        assert f"{path}: limts: unknown key; did you mean limits?" in operator.tail()
+        assert f"{path}: limts: is not a field; did you mean limits?" in operator.tail()
     finally:
         path.write_text(good)
 

@@ -16,8 +16,6 @@ from hummingbird_operator.settings import load
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("operator/hummingbird_operator", "hummingbird_ai", "cluster", "demo")
-LONGER = {"operator/hummingbird_operator/settings.py"}
-"""Modules over 300 lines, each with its reason: settings.py is one table of documented fields, and is read as one."""
 
 
 def modules() -> Iterator[Path]:
@@ -31,7 +29,7 @@ def test_operator_is_a_plain_folder_or_it_would_shadow_the_standard_library() ->
 
 def test_modules_stay_under_300_lines() -> None:
     long = {str(path.relative_to(ROOT)) for path in modules() if len(path.read_text().splitlines()) > 300}
-    assert long <= LONGER
+    assert long == set()
 
 
 def test_functions_stay_under_60_lines() -> None:
@@ -49,7 +47,7 @@ def test_nothing_is_called_utils_or_common() -> None:
 
 
 def test_every_workflow_parses_and_names_tools_that_exist(tmp_path: Path) -> None:
-    known = known_tools()
+    known = known_tools(tmp_path)
     for prompt in (ROOT / "workflows").glob("*.md"):
         config = {
             "models": {"default": "gemini-3.8-flash"},
@@ -64,12 +62,12 @@ def test_every_workflow_parses_and_names_tools_that_exist(tmp_path: Path) -> Non
         assert named <= known, f"{prompt.name} names tools that do not exist: {named - known}"
 
 
-def known_tools() -> set[str]:
+def known_tools(folder: Path) -> set[str]:
     from hummingbird_operator.sessions.testing import FakeSandbox
     from hummingbird_operator.sessions.tools import ToolRegistry
     from hummingbird_operator.sources import gitlab
 
-    registry = ToolRegistry(FakeSandbox())
+    registry = ToolRegistry(FakeSandbox(folder))
     gitlab.register(registry, url="https://gitlab.example.com", token="t", project="group/app")
     return {tool.name for tool in registry.get_tool_defs()}
 
@@ -94,5 +92,5 @@ def test_no_committed_file_names_a_folder_of_one_machine() -> None:
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     for file in files:
         text = (ROOT / file).read_text(errors="replace")
-        assert str(ROOT) + "/" not in text, file
-        assert str(Path.home()) + "/" not in text, file
+        for folder in (ROOT, Path.home()):
+            assert not re.search(rf"(^|[\s\"'=:(]){re.escape(str(folder))}/", text, re.MULTILINE), file

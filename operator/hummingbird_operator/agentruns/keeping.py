@@ -15,7 +15,8 @@ from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order
-from hummingbird_operator.agentruns.work import Conversation, Worker, task_of
+from hummingbird_operator.agentruns.tasks import task_of
+from hummingbird_operator.agentruns.work import Conversation, Worker
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SessionStatus
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable

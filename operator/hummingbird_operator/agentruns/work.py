@@ -9,16 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hummingbird_ai.abort import Abort
-from hummingbird_operator.agentruns.objects import session_id
-from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.api.agentrun import render_target
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.sessions import session as sessions
 from hummingbird_operator.sessions.archive import archive_sandbox, restore_sandbox
@@ -34,7 +31,7 @@ from hummingbird_operator.sessions.turns import Generate, JournaledTurns
 
 if TYPE_CHECKING:
     from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
-    from hummingbird_operator.agentruns.facts import Facts
+    from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.sessions.sandbox import Sandbox
     from hummingbird_operator.sessions.store import BlobStore
 
@@ -55,44 +52,6 @@ class Doors(Protocol):
 
     def sources(self, registry: ToolRegistry, order: Order) -> None:
         """Register the workflow's data sources, with their own read tokens. Raises Invalid."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run, as the engine sees it."""
-
-    run: str
-    """Its uid."""
-    name: str
-    session: str
-    resumes: bool
-    """It names a session that another run made."""
-    restore: bool
-    """Its sandbox is not the one that the session left: the archive goes in first."""
-    origin: str
-    """Namespace and target: a session is resumed only where it was made."""
-    order: Order
-    head_sha: str | None
-    seconds_left: float
-
-
-def task_of(facts: Facts, now: datetime) -> Task:
-    """The engine's view of a run that is accepted."""
-    run, order = facts.run, facts.order
-    assert isinstance(order, Order)  # noqa: S101 - decide asks for work only then
-    ready = c.find(run.status.conditions, c.RunCondition.SANDBOX_READY)
-    resolved = run.status.resolved or order.resolved
-    return Task(
-        run=run.metadata.uid,
-        name=run.metadata.name,
-        session=session_id(run),
-        resumes=run.spec.session is not None,
-        restore=ready is None or ready.reason != c.Checkpoint.RECLAIMED,
-        origin=f"{run.metadata.namespace}/{render_target(run.spec.target)}",
-        order=order,
-        head_sha=resolved.head_sha,
-        seconds_left=(facts.deadline - now).total_seconds() if facts.deadline else 0.0,
-    )
 
 
 @dataclass(frozen=True)
@@ -238,7 +197,6 @@ class Worker:
             tool_defs=tools,
             generate=self._generate,
             worst_case=partial(self._doors.worst_case, name),
-            max_output_tokens=self._max_output_tokens,
             abort=abort,
         )
         contents = self._opening(task, saved, model)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
-from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of, task_of
+from hummingbird_operator.agentruns.tasks import task_of
+from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus, UsageStatus
 from hummingbird_operator.errors import Invalid, SandboxLost, Unavailable

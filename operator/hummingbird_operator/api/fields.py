@@ -30,7 +30,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hummingbird_operator.api.conditions import rfc3339
-from hummingbird_operator.api.problems import invalid
+from hummingbird_operator.problems import invalid
 
 
 def camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""From a validation error to one sentence for a person: the path in camelCase, and what would be right."""
+"""From a validation error to one sentence for a person: the path as it is written, and what would be right."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _known_keys(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
     for part in loc:
         if here is None:
             return []
-        here = _child(here, str(part)) if isinstance(part, str) else here
+        # what is no field of its model is an index, or the key of a map: the map's values have that model already
+        here = _child(here, part) or here if isinstance(part, str) else here
     return [] if here is None else [field.alias or name for name, field in here.model_fields.items()]
 
 
