@@ -34,9 +34,9 @@ def test_the_smallest_file_gets_the_documented_defaults(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ("limits: {max_iteratons: 3}", "limits.max_iteratons: is not a field; did you mean max_iterations?"),
-        ("limits: {max_iterations: 0}", "limits.max_iterations: input should be greater than 0"),
-        ("limits: {max_cost_usd: cheap}", "limits.max_cost_usd: input should be a valid decimal"),
-        ("gitlab: {url: gitlab.example.com, token_env: T}", "gitlab.url: string should match pattern"),
+        ("limits: {max_iterations: 0}", "limits.max_iterations: must be more than 0, not 0"),
+        ("limits: {max_cost_usd: cheap}", 'limits.max_cost_usd: must be a decimal number, not "cheap"'),
+        ("gitlab: {url: gitlab.example.com, token_env: T}", "gitlab.url: must match ^https?://"),
         ("gitlab: {url: https://gitlab.example.com}", "gitlab: give exactly one of token_env and token_file"),
         ("sandbox: {backend: docker}", "sandbox.backend: must be one of"),
         (
