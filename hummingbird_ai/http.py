@@ -11,8 +11,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -208,18 +208,29 @@ def post(
     Raises TransportFailed, MalformedReply (an answer over `max_bytes` or wrongly encoded), BadRequest (no valid
     address) and CallAborted. Redirects are not followed: they would carry the key to another host.
     """
+    with cuttable(abort):
+        try:
+            return _exchange(session, url, body, dict(headers), seconds, max_bytes)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            # `from None`: the exceptions of requests hold the request, and with it the key
+            raise _in_our_words(error, seconds) from None
+
+
+@contextmanager
+def cuttable(abort: Abort | None) -> Iterator[None]:
+    """Within this block `abort` shuts down whatever connection of `new_session` this thread uses: CallAborted."""
+    if abort is not None and abort.is_set():
+        raise CallAborted(str(abort.reason))
     flight = Flight()
     with flight, abort.on_abort(flight.cut) if abort else nullcontext():
         try:
+            yield
+        except ModelError:
             if not flight.is_cut():
-                reply = _exchange(session, url, body, dict(headers), seconds, max_bytes)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ModelError) as error:
-            if not flight.is_cut():
-                # `from None`: the exceptions of requests hold the request, and with it the key
-                raise _in_our_words(error, seconds) from None
-        if flight.is_cut():
-            raise CallAborted(abort.reason if abort and abort.reason else "cut")
-    return reply
+                raise
+    if flight.is_cut() and abort is not None:
+        # also after a complete answer: without a stated length nobody can tell whether it was cut short
+        raise CallAborted(str(abort.reason))
 
 
 def _exchange(
@@ -247,8 +258,6 @@ def _exchange(
 
 def _in_our_words(error: Exception, seconds: float) -> ModelError:
     """Most telling class first: ConnectTimeout is both a Timeout and a ConnectionError of requests."""
-    if isinstance(error, ModelError):
-        return error
     if isinstance(error, requests.exceptions.InvalidHeader):
         return BadRequest("a header value has characters that HTTP does not allow")  # its text would show the value
     if isinstance(error, _BAD_ADDRESS):

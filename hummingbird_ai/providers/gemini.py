@@ -12,7 +12,7 @@ from typing import Any
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.canonical import Producer, is_local_id, local_id
 from hummingbird_ai.errors import BadRequest, ModelError
-from hummingbird_ai.http import CALL_SECONDS, new_session, post
+from hummingbird_ai.http import CALL_SECONDS, cuttable, new_session, post
 from hummingbird_ai.messages import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     Content,
@@ -138,18 +138,12 @@ class GeminiModel:
 
     def _call(self, body: Mapping[str, Any], abort: Abort | None) -> gemini_reply.Pass:
         data = encode(body)
-        url = self._endpoint.url(self.name)
-        headers = {"Content-Type": "application/json", "X-Server-Timeout": str(math.ceil(self._seconds))}
-
+        common = {"Content-Type": "application/json", "X-Server-Timeout": str(math.ceil(self._seconds))}
         for renew in (False, True):
-            reply = post(
-                self._session,
-                url,
-                body=data,
-                headers={**headers, **self._endpoint.headers(renew=renew)},
-                seconds=self._seconds,
-                abort=abort,
-            )
+            with cuttable(abort):  # credentials may have to be fetched first
+                url, authorisation = self._endpoint.url(self.name), self._endpoint.headers(renew=renew)
+            headers = {**common, **authorisation}
+            reply = post(self._session, url, body=data, headers=headers, seconds=self._seconds, abort=abort)
             if reply.status != 401 or not self._endpoint.renewable:
                 break
         if reply.status != 200:

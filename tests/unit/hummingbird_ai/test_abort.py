@@ -10,13 +10,12 @@ from hummingbird_ai.abort import Abort
 
 def test_the_first_reason_stays() -> None:
     abort = Abort()
-    assert abort.reason is None
-
     abort.set("Cancelled")
     abort.set("TimedOut")
 
     assert abort.reason == "Cancelled"
     assert abort.is_set()
+    assert Abort().reason is None
 
 
 def test_a_wait_ends_at_once() -> None:

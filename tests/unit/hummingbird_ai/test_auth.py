@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
-from hummingbird_ai.errors import AuthFailed, TransportFailed
+from hummingbird_ai.errors import AuthFailed, CallAborted, TransportFailed
+from hummingbird_ai.providers.gemini import GeminiModel
+from hummingbird_ai.providers.google_endpoints import VertexEndpoint
 
 
 class TokenService:
@@ -21,6 +25,7 @@ class TokenService:
     def __init__(self) -> None:
         self.given = 0
         self.failure: tuple[int, dict[str, Any]] | None = None
+        self.before_answer: Callable[[], object] = lambda: None
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,6 +45,7 @@ class TokenService:
         self.url = f"http://127.0.0.1:{self.server.server_port}/token"
 
     def answer(self) -> tuple[int, dict[str, Any]]:
+        self.before_answer()
         if self.failure is not None:
             return self.failure
         self.given += 1
@@ -138,6 +144,23 @@ def test_a_token_service_that_is_away_is_a_transport_failure(tokens: TokenServic
 
     with pytest.raises(TransportFailed, match="Google credentials"):
         VertexAuth("p").headers()
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_an_abort_ends_the_wait_for_a_token(tokens: TokenService) -> None:
+    abort = Abort()
+
+    def cancel_and_stall() -> None:
+        abort.set("Cancelled")
+        time.sleep(3)
+
+    tokens.before_answer = cancel_and_stall
+    model = GeminiModel("gemini-3.8-flash", VertexEndpoint(VertexAuth("p"), "global", "http://localhost:1"))
+    started = time.monotonic()
+
+    with pytest.raises(CallAborted, match="Cancelled"):
+        model.generate([model.make_user_content("go")], system="s", tools=[], abort=abort)
+    assert time.monotonic() - started < 2
 
 
 def test_missing_credentials_are_an_auth_failure_that_says_what_to_check(
