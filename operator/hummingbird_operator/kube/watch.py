@@ -1,0 +1,81 @@
+"""A watch that only says "look again": it carries no state, so a missed event costs a delay and nothing else.
+
+kopf watches our own kinds. Sandboxes are watched here: kopf would watch pods in the operator's own namespace as well,
+and the operator must not be able to read pods there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+
+from hummingbird_operator.kube.client import Resource, path
+from hummingbird_operator.kube.connection import Endpoint
+
+logger = logging.getLogger(__name__)
+
+SERVER_SECONDS = 300
+SILENCE_SECONDS = SERVER_SECONDS + 30
+LONGEST_PAUSE = 30.0
+
+
+async def keep_watching(
+    endpoint: Endpoint,
+    resource: Resource,
+    namespace: str,
+    *,
+    label_selector: str,
+    seen: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Call `seen` with every object that was added, changed or deleted, for ever; also after each reconnection."""
+    pause = 0.5
+    while True:
+        try:
+            async for event in _events(endpoint, resource, namespace, label_selector):
+                pause = 0.5
+                if event.get("type") in ("ADDED", "MODIFIED", "DELETED"):
+                    seen(event.get("object") or {})
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            logger.warning("the watch on %s ended: %s; again in %.1f s", resource.plural, error, pause)
+        await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _events(
+    endpoint: Endpoint, resource: Resource, namespace: str, label_selector: str
+) -> AsyncIterator[Mapping[str, Any]]:
+    """The events of one connection; without a resourceVersion it begins with what is there now."""
+    query = {"watch": "true", "labelSelector": label_selector, "timeoutSeconds": str(SERVER_SECONDS)}
+    url = f"{endpoint.server}{path(resource, namespace)}?{urlencode(query)}"
+    access = endpoint.access
+    headers = {"Accept": "application/json"}
+    if authorization := access.authorization():
+        headers["Authorization"] = authorization
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
+    connector = aiohttp.TCPConnector(ssl=access.tls if access.tls is not None else False)
+    async with (
+        aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=2**20) as session,
+        session.get(url, headers=headers) as response,
+    ):
+        if response.status == 401:
+            await endpoint.reload()
+        response.raise_for_status()
+        async for line in _lines(response.content):
+            yield json.loads(line)
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length: a pod may be larger than any reader's limit."""
+    rest = b""
+    async for chunk in stream.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield line
