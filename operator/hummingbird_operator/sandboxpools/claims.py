@@ -1,33 +1,74 @@
-"""Claims: one member of a pool for one run, by compare-and-swap on the member itself."""
+"""Claims: one member of a pool for one run, by compare-and-swap on the member itself.
+
+The patch of the pod is both the commit and the journal: it holds only if nobody wrote to the pod since it was read,
+and the run's uid stands on it from then on, so that a new process finds it by one LIST. A conflict is answered by
+reading the *same* pod again; only if it turns out to be somebody else's is the next one tried (agent-sandbox#1277).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from weakref import WeakSet, WeakValueDictionary
 
-from hummingbird_operator.errors import SandboxLost
+from prometheus_client import CollectorRegistry
+
+from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost
+from hummingbird_operator.kube.client import PODS, KubeApi, QuotaExceeded
+from hummingbird_operator.sandboxes.causes import cause_of
+from hummingbird_operator.sandboxpools import choose, objects, templates
+from hummingbird_operator.sandboxpools.claiming import Claiming, Member
+from hummingbird_operator.sandboxpools.facts import Reader, Snapshot
+from hummingbird_operator.sandboxpools.members import Pod, read
+from hummingbird_operator.sandboxpools.metrics import PoolMetrics
+from hummingbird_operator.sandboxpools.starts import Recent, Starts
+
+__all__ = ["Claiming", "Claims", "Member"]
+
+logger = logging.getLogger(__name__)
+
+LINGER_TRIES = 5
+"""Kubelets write to the pod as well; their writes are no reason to give it up."""
 
 
-@dataclass(frozen=True)
-class Member:
-    """A sandbox that a run holds. `pool` is empty for one made from a template of the settings (backend `k8s`)."""
+class Claims:
+    """The claims of one namespace of sandboxes. One instance per process: it reserves what it is about to take."""
 
-    name: str
-    uid: str
-    namespace: str
-    pool: str
-    backend: str
-    lingered: bool
-    cold: bool
+    def __init__(
+        self,
+        kube: KubeApi,
+        namespace: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+        metrics: CollectorRegistry | None = None,
+    ) -> None:
+        self.namespace = namespace
+        self.reader = Reader(kube, namespace, clock=clock)
+        self.metrics = PoolMetrics.on(metrics)
+        self._kube = kube
+        self._now = now
+        self._clock = clock
+        self._starts = Starts(kube, namespace, now=now, clock=clock, changed=self.changed)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._taken = Recent(clock)  # uids of members that this process claimed or is claiming
+        self._made: dict[str, Recent] = {}  # by pool: names of members made for runs
+        self._tried: dict[str, str] = {}  # by run: the member whose claim may have been written
+        self._waiting: WeakSet[asyncio.Event] = WeakSet()
 
-
-class Claiming(Protocol):
-    """The claims of a namespace of sandboxes, as the runs' slice uses them."""
+    # --- the runs' side ---
 
     async def find(self, run_uid: str) -> Member | None:
-        """The member that this run holds, by a live LIST on its label."""
+        """The member that the run holds and that serves, by a live LIST on its label. One that is dead or not Ready is
+
+        not found: `claim` waits for it or replaces it.
+        """
+        pods = [pod for pod in await self._held(run_uid) if pod.ready]
+        return Member.of(pods[0], self.namespace, run_uid) if pods else None
 
     async def claim(
         self,
@@ -38,16 +79,183 @@ class Claiming(Protocol):
         active_seconds: int,
         template: Mapping[str, Any] | None = None,
     ) -> Member | None:
-        """A member for the run, the same one when called again. None: nothing is free and there is no room."""
+        """A member for the run, the same one when called again. None: nothing is free and there is no room.
+
+        `pool` names a SandboxPool; empty, a member is made from `template`, a PodTemplateSpec. A member that the run
+        held and lost is deleted, and replaced. Raises NotFound (no such pool), Invalid (naming what a person must
+        mend), SandboxLost (one was made and did not start), Unavailable (try again: what was begun is found).
+        """
+        async with self._locks.setdefault(run_uid, asyncio.Lock()):
+            held = await self._held(run_uid, dispose=True)
+            if held:
+                return Member.of(await self._starts.ready(held[0]), self.namespace, run_uid)
+            if pool:
+                return await self._from_pool(run_uid, session, pool, active_seconds)
+            return await self._unpooled(run_uid, template, active_seconds)
 
     async def linger(self, run_uid: str, *, session: str) -> None:
-        """Keep the member for the session's next run, or delete it where the pool keeps none. Idempotent."""
+        """Keep the member for the session's next run, or delete it where its pool keeps none. Idempotent."""
+        for pod in await self.reader.held_by(run_uid):
+            seconds = await self._linger_seconds(pod.pool)
+            if seconds > 0 and pod.live:
+                await self._linger(pod, run_uid, session, seconds)
+            else:
+                await self._starts.delete(pod)
+        self._tried.pop(run_uid, None)
+        self.notify()
+
+    async def _linger(self, pod: Pod, run_uid: str, session: str, seconds: int) -> None:
+        for _ in range(LINGER_TRIES):
+            operations = objects.linger_patch(pod, session=session, now=self._now(), seconds=seconds)
+            try:
+                await self._kube.patch(PODS, self.namespace, pod.name, operations)
+            except Conflict:
+                again = await self._starts.get(pod.name)
+                if again is None or again.uid != pod.uid or again.run != run_uid:
+                    return
+                pod = again
+            except NotFound:
+                return
+            else:
+                self._taken.discard(pod.uid)
+                return
+        raise Conflict(f"{pod.name} was written to {LINGER_TRIES} times while it was to linger")
 
     async def release(self, run_uid: str) -> None:
-        """Delete the member. Idempotent."""
+        """Delete what the run holds. Idempotent."""
+        for pod in await self.reader.held_by(run_uid):
+            await self._starts.delete(pod)
+        self._tried.pop(run_uid, None)
+        self.notify()
 
     async def lost(self, member: Member) -> SandboxLost | None:
-        """Whether the member is gone, and why."""
+        """Whether the member is gone, and why, by a live GET."""
+        try:
+            return cause_of(await self._kube.get(PODS, self.namespace, member.name), member.uid)
+        except NotFound:
+            return cause_of(None, member.uid)
 
     def changed(self) -> asyncio.Event:
-        """Set whenever a member may have become free: clear it, try again, wait for it."""
+        """An event that is set whenever a member may have become free: get one, try once more, wait for it."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        return event
+
+    def notify(self) -> None:
+        """Wake whoever waits for a member."""
+        for event in list(self._waiting):
+            event.set()
+
+    def unseen(self, pool: str) -> set[str]:
+        """Names of members that were just made for runs: they count against the pool's maximum."""
+        recent = self._made.get(pool)
+        return recent.all() if recent else set()
+
+    # --- taking one ---
+
+    async def _held(self, run_uid: str, *, dispose: bool = False) -> list[Pod]:
+        pods = {pod.uid: pod for pod in await self.reader.held_by(run_uid)}
+        tried = self._tried.get(run_uid)
+        if tried and not any(pod.name == tried for pod in pods.values()):
+            pod = await self._starts.get(tried)  # its claim's answer never came, or a reading does not show it
+            if pod is not None and pod.run == run_uid:
+                pods[pod.uid] = pod
+            elif pod is not None:
+                self._taken.discard(pod.uid)
+        for pod in pods.values():
+            if dispose and not pod.live:
+                await self._starts.delete(pod)
+        return sorted((pod for pod in pods.values() if pod.live), key=lambda pod: (pod.created, pod.name))
+
+    async def _from_pool(self, run_uid: str, session: str, name: str, active_seconds: int) -> Member | None:
+        snapshot = await self.reader.snapshot(name)
+        spec = snapshot.pool.spec
+        active_seconds = min(active_seconds, spec.active_deadline_seconds)
+        again = choose.lingering(snapshot, session=session, now=self._now(), active_seconds=active_seconds)
+        template = objects.template_of(snapshot.pool)
+        free = choose.standby(snapshot, template_hash=objects.template_hash(template))
+        # the one whose claim may still be on its way comes first: a second write to it fences the first
+        tried = self._tried.get(run_uid)
+        for pod in sorted((*again, *free), key=lambda pod: pod.name != tried):
+            taken = await self._take(pod, run_uid, active_seconds, spec.linger.seconds)
+            if taken is not None:
+                self.metrics.claims.labels(name, "lingered" if pod.session else "warm").inc()
+                return Member.of(taken, self.namespace, run_uid, lingered=bool(pod.session))
+        return await self._cold_in_pool(run_uid, snapshot, active_seconds)
+
+    async def _take(self, pod: Pod, run_uid: str, active_seconds: int, linger_seconds: int) -> Pod | None:
+        """The compare-and-swap. None: it is somebody else's, or about to be."""
+        if pod.uid in self._taken.all():
+            return None
+        self._taken.add(pod.uid)
+        self._tried[run_uid] = pod.name
+        patch = objects.claim_patch(
+            pod, run_uid=run_uid, now=self._now(), active_seconds=active_seconds, linger_seconds=linger_seconds
+        )
+        try:
+            return read(await self._kube.patch(PODS, self.namespace, pod.name, patch))
+        except NotFound:
+            self._taken.discard(pod.uid)
+        except Conflict:
+            # the same pod once more: the write may be our own, with its answer lost on the way
+            now = await self._starts.get(pod.name)
+            if now is not None and now.uid == pod.uid and now.run == run_uid and now.live:
+                return now
+            if now is None or now.run or not now.live:
+                self.metrics.conflicts.labels(pod.pool).inc()
+            self._taken.discard(pod.uid)
+            if now is not None and now.uid == pod.uid and _only_status_changed(pod, now):
+                return await self._take(now, run_uid, active_seconds, linger_seconds)
+        del self._tried[run_uid]
+        return None
+
+    async def _cold_in_pool(self, run_uid: str, snapshot: Snapshot, active_seconds: int) -> Member | None:
+        pool, name = snapshot.pool, snapshot.pool.metadata.name
+        made = self._made.setdefault(name, Recent(self._clock))
+        if choose.room(snapshot, made.all()) <= 0:
+            return None
+        made.add(objects.cold_name(name, run_uid))
+        template = objects.template_of(pool)
+        return await self._cold(run_uid, template, name, active_seconds, pool.spec.linger.seconds)
+
+    async def _unpooled(self, run_uid: str, template: Mapping[str, Any] | None, active_seconds: int) -> Member | None:
+        if template is None:
+            raise Invalid("sandbox", "neither a pool nor a template was given")
+        templates.check(template, "sandbox")
+        await self._starts.close_network()
+        return await self._cold(run_uid, template, "", active_seconds, 0)
+
+    async def _cold(
+        self, run_uid: str, template: Mapping[str, Any], pool: str, active_seconds: int, linger_seconds: int
+    ) -> Member | None:
+        name = self._tried[run_uid] = objects.cold_name(pool, run_uid)
+        try:
+            pod = await self._starts.make(
+                run_uid, template, pool=pool, active_seconds=active_seconds, linger_seconds=linger_seconds
+            )
+        except QuotaExceeded as error:  # others have to finish first
+            logger.warning("no room for a cold start: %s", error.problem)
+            pod = None
+        if pod is None:
+            if pool in self._made:
+                self._made[pool].discard(name)
+            return None
+        self.metrics.claims.labels(pool, "cold").inc()
+        return Member.of(await self._starts.ready(pod), self.namespace, run_uid)
+
+    # --- small things ---
+
+    async def _linger_seconds(self, pool: str) -> int:
+        """How long the pool's members linger; 0 without a pool, and where the pool is gone or broken."""
+        if not pool:
+            return 0
+        try:
+            linger = (await self.reader.snapshot(pool)).pool.spec.linger
+        except (NotFound, Invalid):
+            return 0
+        return linger.seconds if linger.max else 0
+
+
+def _only_status_changed(before: Pod, now: Pod) -> bool:
+    """A kubelet wrote to it meanwhile: it is as free as it was."""
+    return now.live and now.ready and (now.role, now.run, now.session) == (before.role, before.run, before.session)

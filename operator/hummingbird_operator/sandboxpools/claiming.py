@@ -1,0 +1,68 @@
+"""What a claim gives, and what the runs' slice may ask of claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hummingbird_operator.errors import SandboxLost
+from hummingbird_operator.sandboxpools import objects
+from hummingbird_operator.sandboxpools.members import POD_BACKEND, POOLED_BACKEND, Pod
+
+
+@dataclass(frozen=True)
+class Member:
+    """A sandbox that a run holds. `pool` is empty for one made from a template of the settings (backend `k8s`)."""
+
+    name: str
+    uid: str
+    namespace: str
+    pool: str
+    backend: str
+    lingered: bool
+    cold: bool
+
+    @classmethod
+    def of(cls, pod: Pod, namespace: str, run_uid: str, *, lingered: bool = False) -> Member:
+        """The pod as the run's sandbox."""
+        return cls(
+            name=pod.name,
+            uid=pod.uid,
+            namespace=namespace,
+            pool=pod.pool,
+            backend=POOLED_BACKEND if pod.pool else POD_BACKEND,
+            lingered=lingered,
+            cold=pod.name == objects.cold_name(pod.pool, run_uid),
+        )
+
+
+class Claiming(Protocol):
+    """The claims of a namespace of sandboxes; `claims.Claims` says more of each."""
+
+    async def find(self, run_uid: str) -> Member | None:
+        """The member that this run holds."""
+
+    async def claim(
+        self,
+        run_uid: str,
+        *,
+        session: str,
+        pool: str,
+        active_seconds: int,
+        template: Mapping[str, Any] | None = None,
+    ) -> Member | None:
+        """A member for the run, the same one when called again. None: nothing is free and there is no room."""
+
+    async def linger(self, run_uid: str, *, session: str) -> None:
+        """Keep the member for the session's next run, or delete it where the pool keeps none. Idempotent."""
+
+    async def release(self, run_uid: str) -> None:
+        """Delete the member. Idempotent."""
+
+    async def lost(self, member: Member) -> SandboxLost | None:
+        """Whether the member is gone, and why."""
+
+    def changed(self) -> asyncio.Event:
+        """Set when a member may have become free."""

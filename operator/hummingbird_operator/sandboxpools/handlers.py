@@ -1,0 +1,145 @@
+"""Where kopf meets the pools: a daemon per pool that looks whenever something happened, and every ten seconds.
+
+Events set wake-up flags and nothing else. Nothing is returned to kopf and its `patch` is never touched: a daemon whose
+own patch fails to apply dies for good (kopf#642). No timer or daemon ever stands on a pod: each would put a finalizer
+on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from hummingbird_operator.api import labels
+from hummingbird_operator.errors import HummingbirdError, NotFound
+from hummingbird_operator.kube.client import KubeApi
+from hummingbird_operator.sandboxpools.claims import Claims
+from hummingbird_operator.sandboxpools.members import read
+from hummingbird_operator.sandboxpools.reconcile import Reconciler, Recorder
+
+logger = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 10.0
+DEBOUNCE_SECONDS = 0.05
+"""A burst of pod events is one pass."""
+BACK_OFF_CAP_SECONDS = 30.0
+DELETED = "DELETED"
+
+
+@dataclass(frozen=True)
+class Deps:
+    """What the pools get from the wiring. Without `run_namespaces`, orphans wait for `reap-by`."""
+
+    kube: KubeApi
+    claims: Claims
+    recorder: Recorder
+    run_namespaces: Sequence[str] = ()
+    leads: Callable[[], bool] = lambda: True
+
+
+class Wakes:
+    """One flag per pool."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, asyncio.Event] = {}
+
+    def of(self, pool: str) -> asyncio.Event:
+        """The pool's flag."""
+        return self._events.setdefault(pool, asyncio.Event())
+
+    def wake(self, pool: str) -> None:
+        """Something happened to it."""
+        self.of(pool).set()
+
+    def forget(self, pool: str) -> None:
+        """The pool is gone."""
+        self._events.pop(pool, None)
+
+
+def register(registry: kopf.OperatorRegistry, deps: Deps) -> None:
+    """Put the pools' handlers on the registry."""
+    reconciler = Reconciler(deps.kube, deps.claims, deps.recorder, run_namespaces=deps.run_namespaces, leads=deps.leads)
+    wakes = Wakes()
+
+    @kopf.on.event(labels.GROUP, labels.VERSION, "sandboxpools", registry=registry)
+    async def pool_seen(name: str, **_: Any) -> None:
+        wakes.wake(name)
+
+    @kopf.on.event("", "v1", "pods", labels={labels.POOL: kopf.PRESENT}, registry=registry)
+    async def member_seen(body: kopf.Body, type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
+        pod = read(body)
+        wakes.wake(pod.pool)
+        if type == DELETED or pod.terminal or (pod.ready and pod.role != labels.ROLE_ACTIVE):
+            deps.claims.notify()
+
+    # Deletion waits for the daemon, which leaves at once: the times are for an API server that is away.
+    @kopf.daemon(
+        labels.GROUP,
+        labels.VERSION,
+        "sandboxpools",
+        registry=registry,
+        cancellation_backoff=25,
+        cancellation_timeout=10,
+    )
+    async def keep(name: str, namespace: str | None, uid: str, stopped: kopf.DaemonStopped, **_: Any) -> None:
+        if namespace != deps.claims.namespace:
+            logger.warning("pool %s/%s is not in the namespace of sandboxes and is not served", namespace, name)
+            return
+        await keep_pool(reconciler, wakes, name, stopped)
+        if stopped.reason is not None and kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
+            await _let_go(reconciler, name, uid)
+            wakes.forget(name)
+
+
+async def keep_pool(reconciler: Reconciler, wakes: Wakes, name: str, stopped: Any) -> None:
+    """Pass after pass until `stopped`; whatever fails is logged and tried again."""
+    wake, failures = wakes.of(name), 0
+    while not stopped:
+        wake.clear()
+        try:
+            again = await reconciler.reconcile(name)
+            failures = 0
+        except NotFound:
+            again = None
+        except Exception as error:  # a daemon that ends by an error is never started again
+            failures += 1
+            again = min(2.0 ** (failures - 1), BACK_OFF_CAP_SECONDS)
+            known = isinstance(error, HummingbirdError)
+            logger.warning("pool %s: %s; tried again in %g s", name, error, again, exc_info=not known)
+        resync = RESYNC_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+        await _first(wake, stopped, min(resync, again) if again else resync)
+        if failures:  # a storm of events is no reason to hurry after an error
+            await _first(None, stopped, again or 0)
+        elif not stopped:
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+
+
+async def _first(wake: asyncio.Event | None, stopped: Any, seconds: float) -> None:
+    """Until one of them is set, or the time is over."""
+    waits = [asyncio.ensure_future(stopped.wait())]
+    if wake is not None:
+        waits.append(asyncio.ensure_future(wake.wait()))
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _let_go(reconciler: Reconciler, name: str, uid: str) -> None:
+    delay = 0.5
+    while True:
+        try:
+            await reconciler.let_go(name, uid)
+        except HummingbirdError as error:
+            logger.warning("pool %s is being deleted: %s; tried again in %g s", name, error, delay)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, BACK_OFF_CAP_SECONDS)
+        else:
+            return

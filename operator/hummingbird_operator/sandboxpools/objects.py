@@ -1,0 +1,234 @@
+"""Pure: the objects that the operator makes for pools, and the changes that it makes to their members."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from hummingbird_operator.api import labels
+from hummingbird_operator.api.conditions import rfc3339
+from hummingbird_operator.api.sandboxpool import Network, SandboxPool
+from hummingbird_operator.errors import Invalid
+from hummingbird_operator.sandboxpools import templates
+from hummingbird_operator.sandboxpools.members import Pod
+
+Object = dict[str, Any]
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+PID_1 = 'trap "exit 0" TERM; while :; do sleep 3600 & wait "$!"; done'
+"""Waits for its children, so it reaps what commands orphan (`sleep infinity` leaves zombies), and ends on SIGTERM."""
+GRACE_SECONDS = 2
+MARGIN_SECONDS = 60
+"""Between the run's own deadline and the member's: the run ends itself first and says why."""
+REUSES = 3
+"""Claims that a pod's activeDeadlineSeconds leaves room for: it cannot be raised when a lingering member is claimed."""
+MANIFEST_VERSION = 1
+"""Part of the template hash: raised when what is forced changes, so that members are replaced."""
+
+
+def template_of(pool: SandboxPool) -> Mapping[str, Any]:
+    """The pool's pod template. Raises Invalid naming the field that a sandbox may not have."""
+    if pool.spec.pod is None:
+        raise Invalid("spec.virtualMachine", "this version of the operator makes pods only")
+    templates.check(pool.spec.pod.template, "spec.pod.template")
+    return pool.spec.pod.template
+
+
+def template_hash(template: Mapping[str, Any]) -> str:
+    """Tells members of one template from those of another; metadata counts, key order does not."""
+    text = json.dumps([MANIFEST_VERSION, template], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def sandbox(template: Mapping[str, Any], *, namespace: str, pool: str) -> Object:
+    """A pod of the template, forced into the manifest of seed 003 §8.5; the caller adds name, role and owner."""
+    meta = template.get("metadata") or {}
+    spec = copy.deepcopy(dict(template.get("spec") or {}))
+    spec |= {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": min(spec.get("terminationGracePeriodSeconds", GRACE_SECONDS), 30),
+        "securityContext": {
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **(spec.get("securityContext") or {}),
+            "runAsNonRoot": True,
+        },
+    }
+    for group in ("initContainers", "containers"):
+        spec[group] = [_confined(container) for container in spec.get(group) or []]
+    first = spec["containers"][0]
+    first.setdefault("command", ["sh", "-c", PID_1])
+    first.setdefault("workingDir", "/tmp")  # noqa: S108 - a path inside the sandbox
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": namespace,
+            "labels": {
+                **(meta.get("labels") or {}),
+                labels.APP_NAME: labels.SANDBOX_APP,
+                labels.MANAGED_BY: labels.MANAGER,
+                labels.POOL: pool,
+                labels.TEMPLATE_HASH: template_hash(template),
+            },
+            "annotations": dict(meta.get("annotations") or {}),
+        },
+        "spec": spec,
+    }
+
+
+def _confined(container: Mapping[str, Any]) -> Object:
+    context = dict(container.get("securityContext") or {})
+    context |= {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "runAsNonRoot": True,
+    }
+    return {**container, "securityContext": context}
+
+
+def standby(pool: SandboxPool) -> Object:
+    """A member that waits for a claim, owned by the pool so that nothing is left when the pool goes."""
+    meta = pool.metadata
+    pod = sandbox(template_of(pool), namespace=meta.namespace, pool=meta.name)
+    pod["metadata"]["generateName"] = f"{meta.name[:50]}-"
+    pod["metadata"]["labels"][labels.ROLE] = labels.ROLE_STANDBY
+    pod["metadata"]["annotations"][SAFE_TO_EVICT] = "true"
+    pod["metadata"]["ownerReferences"] = [owner_of(pool)]
+    return pod
+
+
+def owner_of(pool: SandboxPool) -> Object:
+    """The reference by which the pool owns what it made."""
+    return {
+        "apiVersion": labels.API_VERSION,
+        "kind": "SandboxPool",
+        "name": pool.metadata.name,
+        "uid": pool.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def cold_name(pool: str, run_uid: str) -> str:
+    """The only name that a member made for this run can have: AlreadyExists is the lock."""
+    return f"{(pool or 'sandbox')[:46]}-{run_uid.replace('-', '')[:16].lower()}"
+
+
+def cold(
+    template: Mapping[str, Any],
+    *,
+    namespace: str,
+    pool: str,
+    run_uid: str,
+    reap_by: datetime,
+    active_seconds: int,
+    linger_seconds: int,
+) -> Object:
+    """A member made for one run: active from its birth, owned by nobody, ended by its deadlines."""
+    pod = sandbox(template, namespace=namespace, pool=pool)
+    pod["metadata"]["name"] = cold_name(pool, run_uid)
+    pod["metadata"]["labels"] |= {labels.ROLE: labels.ROLE_ACTIVE, labels.RUN: run_uid}
+    pod["metadata"]["annotations"] |= {labels.REAP_BY: rfc3339(reap_by), SAFE_TO_EVICT: "false"}
+    pod["spec"]["activeDeadlineSeconds"] = _backstop(0, active_seconds, linger_seconds)
+    return pod
+
+
+def claim_patch(pod: Pod, *, run_uid: str, now: datetime, active_seconds: int, linger_seconds: int) -> list[Object]:
+    """The one write of a warm claim: it holds only if nobody else wrote to the pod since it was read."""
+    operations = [
+        _test(pod),
+        _set("labels", labels.ROLE, labels.ROLE_ACTIVE),
+        _set("labels", labels.RUN, run_uid),
+        _set("annotations", labels.REAP_BY, rfc3339(now + timedelta(seconds=active_seconds + MARGIN_SECONDS))),
+        _set("annotations", SAFE_TO_EVICT, "false"),
+    ]
+    if pod.session:
+        operations.append({"op": "remove", "path": _path("annotations", labels.SESSION_ID)})
+    if pod.has_owners:
+        operations.append({"op": "remove", "path": "/metadata/ownerReferences"})
+    if pod.deadline is None:
+        age = max(0, round((now - (pod.started or pod.created)).total_seconds()))
+        deadline = _backstop(age, active_seconds, linger_seconds)
+        operations.append({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": deadline})
+    return operations
+
+
+def lasts(pod: Pod, *, now: datetime, active_seconds: int) -> bool:
+    """Whether the pod's own deadline, which cannot be raised, leaves room for another run."""
+    if pod.deadline is None or pod.started is None:
+        return True
+    left = pod.deadline - (now - pod.started).total_seconds()
+    return left >= active_seconds + MARGIN_SECONDS
+
+
+def linger_patch(pod: Pod, *, session: str, now: datetime, seconds: int) -> list[Object]:
+    """From active to lingering. The run's label goes: asked again, the run holds nothing."""
+    return [
+        _test(pod),
+        _set("labels", labels.ROLE, labels.ROLE_LINGERING),
+        {"op": "remove", "path": _path("labels", labels.RUN)},
+        _set("annotations", labels.SESSION_ID, session),
+        _set("annotations", labels.REAP_BY, rfc3339(now + timedelta(seconds=seconds))),
+        _set("annotations", SAFE_TO_EVICT, "true"),
+    ]
+
+
+def _backstop(age: int, active_seconds: int, linger_seconds: int) -> int:
+    return age + REUSES * (active_seconds + linger_seconds + MARGIN_SECONDS)
+
+
+def _test(pod: Pod) -> Object:
+    return {"op": "test", "path": "/metadata/resourceVersion", "value": pod.version}
+
+
+def _path(field: str, key: str) -> str:
+    return f"/metadata/{field}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _set(field: str, key: str, value: str) -> Object:
+    return {"op": "add", "path": _path(field, key), "value": value}
+
+
+def policy_name(pool: str) -> str:
+    """The NetworkPolicy of a pool's members; without a pool, of those that were made from the settings."""
+    return f"{pool or 'hummingbird-sandboxes'}-isolated"
+
+
+def policy(namespace: str, pool: str, owner: Object | None) -> Object:
+    """Denies everything to and from members. It selects labels that stand from birth to death (agent-sandbox#1044)."""
+    metadata: Object = {
+        "name": policy_name(pool),
+        "namespace": namespace,
+        "labels": {labels.MANAGED_BY: labels.MANAGER},
+    }
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata,
+        "spec": {
+            "podSelector": {"matchLabels": {labels.APP_NAME: labels.SANDBOX_APP, labels.POOL: pool}},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+
+
+def policy_drifted(found: Mapping[str, Any] | None, wanted: Object) -> bool:
+    """Whether somebody changed what the policy denies, or took it away."""
+    if found is None:
+        return True
+    spec = {key: value for key, value in (found.get("spec") or {}).items() if value}
+    return bool(spec != wanted["spec"])
+
+
+def wants_policy(pool: SandboxPool) -> bool:
+    """Whether the operator keeps the members' network closed."""
+    return pool.spec.network is Network.ISOLATED

@@ -1,0 +1,141 @@
+"""Sandboxes that are made for one run, because none was ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from hummingbird_operator.errors import Conflict, NotFound, SandboxLost
+from hummingbird_operator.kube.client import NETWORK_POLICIES, PODS, AlreadyExists, KubeApi
+from hummingbird_operator.sandboxes.causes import cause_of
+from hummingbird_operator.sandboxpools import objects
+from hummingbird_operator.sandboxpools.members import Pod, read
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 300.0
+"""How long a member that was made for a run may take to become Ready: a large image may have to be pulled."""
+POLL_SECONDS = 0.25
+REMEMBERED_SECONDS = 60.0
+"""How long what this process wrote is remembered, in case a reading does not show it yet."""
+
+
+class Recent:
+    """Names or uids, each forgotten after a while."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def add(self, key: str) -> None:
+        """Remember it from now on."""
+        self._until[key] = self._clock() + REMEMBERED_SECONDS
+
+    def discard(self, key: str) -> None:
+        """Forget it."""
+        self._until.pop(key, None)
+
+    def all(self) -> set[str]:
+        """What is still remembered."""
+        now = self._clock()
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        return set(self._until)
+
+
+class Starts:
+    """Makes pods under deterministic names, and deletes them with their uid as precondition."""
+
+    def __init__(
+        self,
+        kube: KubeApi,
+        namespace: str,
+        *,
+        now: Callable[[], datetime],
+        clock: Callable[[], float] = time.monotonic,
+        changed: Callable[[], asyncio.Event],
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._now = now
+        self._clock = clock
+        self._changed = changed
+        self._closed = False
+
+    async def make(
+        self, run_uid: str, template: Mapping[str, Any], *, pool: str, active_seconds: int, linger_seconds: int
+    ) -> Pod | None:
+        """The run's pod, made or found; not Ready yet. None: one of its name is still on its way out."""
+        reap_by = self._now() + timedelta(seconds=active_seconds + objects.MARGIN_SECONDS + START_SECONDS)
+        body = objects.cold(
+            template,
+            namespace=self._namespace,
+            pool=pool,
+            run_uid=run_uid,
+            reap_by=reap_by,
+            active_seconds=active_seconds + round(START_SECONDS),
+            linger_seconds=linger_seconds,
+        )
+        try:
+            return read(await self._kube.create(PODS, self._namespace, body))
+        except AlreadyExists:
+            found = await self.get(body["metadata"]["name"])
+        if found is None or found.run != run_uid:
+            return None
+        if not found.live:  # the one that was lost: its name is free in a moment
+            await self.delete(found)
+            return None
+        return found
+
+    async def ready(self, pod: Pod) -> Pod:
+        """Wait until it serves; else delete it and raise SandboxLost with the kubelet's or scheduler's words."""
+        give_up = self._clock() + START_SECONDS
+        while not pod.ready:
+            changed = self._changed()
+            raw = await self._kube.get(PODS, self._namespace, pod.name)
+            lost = cause_of(raw, pod.uid)
+            pod = read(raw)
+            if lost is None and self._clock() < give_up:
+                if not pod.ready:
+                    await _wait(changed, POLL_SECONDS)
+                continue
+            await self.delete(pod)
+            raise lost or SandboxLost("StartTimeout", pod.problem or f"not Ready within {START_SECONDS:g} s")
+        return pod
+
+    async def close_network(self) -> None:
+        """See that sandboxes without a pool reach nothing, before the first one is made."""
+        if self._closed:
+            return
+        try:
+            await self._kube.create(NETWORK_POLICIES, self._namespace, objects.policy(self._namespace, "", None))
+        except AlreadyExists:
+            logger.debug("the network of unpooled sandboxes is closed already")
+        self._closed = True
+
+    async def get(self, name: str) -> Pod | None:
+        """A pod by name, read live."""
+        try:
+            return read(await self._kube.get(PODS, self._namespace, name))
+        except NotFound:
+            return None
+
+    async def delete(self, pod: Pod) -> None:
+        """Delete this very pod; gone is fine."""
+        if pod.deleting_since is not None:
+            return
+        try:
+            await self._kube.delete(PODS, self._namespace, pod.name, uid=pod.uid)
+        except (NotFound, Conflict):
+            logger.debug("%s is gone already", pod.name)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
