@@ -19,7 +19,8 @@ _MAY_OPEN = frozenset(" \t([*_|\"'>,;:/-")
 _URL_SO_FAR = re.compile(r"(?:://|www\.)\S*$", re.IGNORECASE)
 _AT_ENTITY = re.compile(r"&(?:#0*64(?![0-9])|#[xX]0*40(?![0-9a-fA-F])|commat);?")
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'|)\]]*")
-_BEFORE_AT = re.compile(r"(?<![A-Za-z0-9])@(?=\S)")
+_BEFORE_AT = re.compile(rf"(?<![A-Za-z0-9])@(?=[^\s{WORD_JOINER}])")
+_ENTITY_AT = re.compile(r"(?<=&)([#A-Za-z0-9]{1,32})@(?=\S)")
 _AUTOLINK = re.compile(r"<(https?://[^\s<>`]+)>(?=[\s).,;:!?]|$)")
 _TAG = re.compile(r"<(?![\s\d=])")
 _BREAK = re.compile(r"<(?=br ?/?>)")
@@ -49,8 +50,13 @@ def inert_text(text: str, *, keep_breaks: bool = False, everywhere: bool = False
     text = _IMAGE.sub("[", text)
     if "@" not in text:
         return text
+    text = _ENTITY_AT.sub(rf"\1@{WORD_JOINER}", text)  # HTML ends an entity also without its semicolon
     text = _URL.sub(lambda match: _BEFORE_AT.sub("%40", match.group()), text)
-    return text.replace("@", f"@{WORD_JOINER}") if everywhere else _BEFORE_AT.sub(f"@{WORD_JOINER}", text)
+    return (
+        re.sub(f"@(?!{WORD_JOINER})", f"@{WORD_JOINER}", text)
+        if everywhere
+        else _BEFORE_AT.sub(f"@{WORD_JOINER}", text)
+    )
 
 
 def broken_marker(code: str) -> str:

@@ -15,6 +15,8 @@ LONGEST_CARRY = 65_536
 """Characters: a line, or a hidden string, that is longer is let through in pieces."""
 
 _SIMPLE = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|[ -/]+[0-~]|[0-OQ-WYZ\\\\`-~])")
+_SIMPLE_OR_LINK = re.compile(rf"{_SIMPLE.pattern}|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)")
+_NESTING = re.compile("\x1b[PX^_]")
 _UNFINISHED = re.compile("\x1b(?:\\[[0-?]*[ -/]*|[ -/]*)")
 _STRING_BEGINS = re.compile("\x1b[\\]PX^_]")
 _OSC_ENDS = re.compile("\x07|\x1b\\\\|(?=\n)|(?=\x1b[^\\\\])")
@@ -42,14 +44,26 @@ class EscapeStripper:
         """The visible part of one piece."""
         text = self._tail + text
         self._tail = ""
-        if self._ends is None and "\x1b" not in text:
-            return text
+        if self._ends is None:
+            if "\x1b" not in text:
+                return text
+            if (quick := self._without_nesting(text)) is not None:
+                return quick
         return "".join(self._visible(text))
 
     def close(self) -> str:
         """What is left at the end: nothing visible, an unfinished escape is dropped."""
         self._tail, self._ends = "", None
         return ""
+
+    def _without_nesting(self, text: str) -> str | None:
+        """The visible part in one pass, for text whose strings all end in it and hold no other; else None."""
+        stop = _unfinished_from(text, 0)
+        quick = None if _NESTING.search(text) else _SIMPLE_OR_LINK.sub("", text[:stop])
+        if quick is None or "\x1b]" in quick:
+            return None
+        self._tail = text[stop:]
+        return quick.replace("\x1b", "")
 
     def _visible(self, text: str) -> Iterator[str]:
         position = 0
@@ -129,9 +143,12 @@ class LogCleaner:
     def _lines(self, whole: str) -> str:
         if not whole:
             return ""
+        whole = _CONTROLS.sub("", whole)
+        if "section_" not in whole:
+            whole = whole.replace("\r\n", "\n")
         if self._held is None and "\r" not in whole and not _MAYBE_STAMP.search(whole):
             self._broken = False
-            return _CONTROLS.sub("", whole)
+            return whole
         return "".join(self._each(_LINE.findall(whole)))
 
     def _each(self, lines: Iterable[str]) -> Iterator[str]:
@@ -174,11 +191,13 @@ def _unfinished_from(text: str, position: int) -> int:
 
 def _shown(line: str) -> str:
     """One line as a terminal would leave it: without markers, and of what was overwritten only the last segment."""
+    if "\r" not in line:
+        return line
     end = "\n" if line.endswith("\n") else ""
     bare = _SECTION.sub("", line)
     only_markers = bare != line and not bare.strip()
-    bare = bare.removesuffix("\n")
+    bare = bare.removesuffix("\n").removesuffix("\r")
     if "\r" in bare:
         segments = [segment for segment in bare.split("\r") if segment.strip()]
         bare = segments[-1] if segments else ""
-    return "" if only_markers else _CONTROLS.sub("", bare) + end
+    return "" if only_markers else bare + end

@@ -67,6 +67,8 @@ ATTACKS = [
     "&#x40;alice",
     "&commat;alice",
     "@&#97;lice",
+    "x &nbsp@alice",
+    "x &#32@alice",
     "é@alice",
     "`a` @alice",
     "`a\nb` @alice `c`",
