@@ -1,15 +1,9 @@
-"""HTTP for model calls: sessions without hidden retries, bounded answers, and a call that can be cut.
-
-`requests.Session.close` does not end a call that another thread has in flight, so a call here keeps a duplicate of its
-socket: shutting that down wakes the reading thread at once, also inside a TLS handshake.
-"""
+"""HTTP for model calls: sessions without hidden retries, bounded answers, and a call that can be cut."""
 
 # ruff: noqa: A005 - the name is the one the seed gives; nothing here imports the standard `http`
 from __future__ import annotations
 
-import os
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -22,11 +16,12 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.util.retry import Retry
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.errors import BadRequest, CallAborted, MalformedReply, ModelError, TransportFailed
+from hummingbird_ai.flight import POOLS, Flight
 
 MAX_REPLY_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
@@ -58,109 +53,15 @@ class HttpReply:
     body: bytes
 
 
-class Flight:
-    """The call one thread has in flight: `cut` ends it from another thread, whatever it waits for."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._line: socket.socket | None = None
-        self._cut = False
-
-    def __enter__(self) -> Flight:
-        _here.flight = self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _here.flight = None
-        self._replace(None)
-
-    def watch(self, file_descriptor: int) -> None:
-        """Hold a duplicate of the socket this call uses: the original is detached by TLS and closed by http.client."""
-        self._replace(socket.socket(fileno=os.dup(file_descriptor)))
-
-    def is_cut(self) -> bool:
-        """Somebody has ended this call: what was read of its answer may be cut short."""
-        return self._cut
-
-    def cut(self) -> None:
-        """Shut the connection down in both directions; also one that is only being made."""
-        with self._lock:
-            self._cut = True
-            _shut_down(self._line)
-
-    def _replace(self, line: socket.socket | None) -> None:
-        with self._lock:
-            if self._line is not None:
-                self._line.close()
-            self._line = line
-            if self._cut:
-                _shut_down(line)
-
-
-class _Here(threading.local):
-    """The flight of this thread: requests offers no way to hand a value down to the connection it picks."""
-
-    flight: Flight | None = None
-
-
-_here = _Here()
-
-
-def _shut_down(line: socket.socket | None) -> None:
-    if line is not None:
-        try:
-            line.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # the other side was faster
-
-
-def _watch(sock: Any) -> None:
-    if _here.flight is not None and sock is not None:
-        _here.flight.watch(sock.fileno())
-
-
-class _Connection(HTTPConnection):
-    def _new_conn(self) -> socket.socket:
-        sock = super()._new_conn()
-        _watch(sock)
-        return sock
-
-    def putrequest(self, *args: Any, **kwargs: Any) -> None:
-        _watch(self.sock)  # a kept connection is used again: no new one is made
-        super().putrequest(*args, **kwargs)
-
-
-class _TlsConnection(HTTPSConnection):
-    def _new_conn(self) -> socket.socket:
-        sock = super()._new_conn()
-        _watch(sock)
-        return sock
-
-    def putrequest(self, *args: Any, **kwargs: Any) -> None:
-        _watch(self.sock)
-        super().putrequest(*args, **kwargs)
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-_POOLS = {"http": _Pool, "https": _TlsPool}
-
-
 class _Adapter(HTTPAdapter):
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
         super().init_poolmanager(connections, maxsize, block, socket_options=_SOCKET_OPTIONS, **pool_kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **proxy_kwargs)
         if not proxy.lower().startswith("socks"):
-            manager.pool_classes_by_scheme = _POOLS
+            manager.pool_classes_by_scheme = POOLS
         return manager
 
 

@@ -182,6 +182,23 @@ def test_an_abort_ends_a_call_inside_the_tls_handshake() -> None:
         assert seconds_until_aborted(url.replace("http:", "https:")) < 1
 
 
+@pytest.fixture
+def full_house() -> Iterator[str]:
+    """An address whose queue of connections is full: the kernel drops whatever knocks."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        guests = [socket.socket() for _ in range(3)]
+        for guest in guests:
+            guest.setblocking(False)
+            guest.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        for guest in guests:
+            guest.close()
+
+
+def test_an_abort_ends_a_call_that_waits_for_a_connection(full_house: str) -> None:
+    assert seconds_until_aborted(full_house) < 1
+
+
 def test_a_call_is_not_begun_after_an_abort() -> None:
     abort = Abort()
     abort.set("Deleted")
