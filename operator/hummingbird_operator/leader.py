@@ -23,13 +23,15 @@ from prometheus_client import CollectorRegistry
 from hummingbird_operator import wiring
 from hummingbird_operator.agentruns import handlers as run_handlers
 from hummingbird_operator.agentruns import ttl
+from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.api.labels import FINALIZER, GROUP
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
-from hummingbird_operator.kube.client import AGENT_RUNS, SANDBOX_POOLS, Kube
+from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube
 from hummingbird_operator.kube.events import Recorder
 from hummingbird_operator.kube.exec import ExecConnection
 from hummingbird_operator.kube.lease import Election
+from hummingbird_operator.kube.watch import keep_watching
 from hummingbird_operator.sandboxpools import handlers as pool_handlers
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.telemetry import Health, Metrics, Pulse
@@ -156,7 +158,7 @@ async def _lead(
     sandbox_namespace = settings.config.sandbox.namespace
     me = RunnerRef(identity=election.identity, epoch=election.epoch)
     recorder = Recorder(kube, component="hummingbird", instance=election.identity)
-    claims = Claims(kube, sandbox_namespace)
+    claims = Claims(kube, sandbox_namespace, metrics=metrics.registry)
     leading = wiring.lead(
         settings,
         workflows,
@@ -171,11 +173,14 @@ async def _lead(
     registry = kopf.OperatorRegistry()
     _common_handlers(registry, kube, options, state)
     run_handlers.register(registry, leading.runs, leading.runner)
-    pool_handlers.register(registry, pool_handlers.Deps(kube=kube, claims=claims, recorder=recorder))
+    pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[options.namespace], leads=election.is_leader)
+    member_seen = pool_handlers.register(registry, pools)
+    watch = keep_watching(kube.endpoint, PODS, sandbox_namespace, label_selector=labels.POOL, seen=member_seen)
     for raw in await kube.list(AGENT_RUNS, options.namespace):
         leading.runs.observe(AgentRun.parse(raw))
     try:
         async with (
+            _background(watch),
             _background(ttl.keep_sweeping(kube, options.namespace, wiring.now)),
             _background(_publish_phases(leading, metrics)),
         ):
@@ -218,14 +223,14 @@ def _common_handlers(registry: kopf.OperatorRegistry, kube: Kube, options: Optio
         """From the same place as our own client; it expires, so that a rotated token is read in time."""
         await kube.endpoint.reload()
         access = kube.endpoint.access
-        scheme, _, token = (access.authorization() or "").partition(" ")
+        words = (access.authorization() or " ").split(" ", 1)
         return kopf.ConnectionInfo(
             server=kube.endpoint.server,
             ca_path=access.configuration.ssl_ca_cert,
             certificate_path=access.configuration.cert_file,
             private_key_path=access.configuration.key_file,
-            scheme=scheme or None,
-            token=token or None,
+            scheme=words[0] or None,
+            token=words[1] or None,
             expiration=datetime.now(UTC) + timedelta(minutes=10),
         )
 

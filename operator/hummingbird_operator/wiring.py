@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Member
     from hummingbird_operator.kube.events import Recorder
     from hummingbird_operator.kube.exec import ExecConnection
-    from hummingbird_operator.sandboxpools.claims import Claiming as Claims
+    from hummingbird_operator.sandboxpools.claiming import Claiming as Claims
     from hummingbird_operator.sessions.sandbox import Sandbox
     from hummingbird_operator.settings import Settings
     from hummingbird_operator.telemetry import Metrics
@@ -91,11 +92,9 @@ class ClaimedSandboxes:
             on_linger=lambda _: None,
         )
 
-    async def changed(self) -> None:
+    def changed(self) -> asyncio.Event:
         """See agentruns.claiming.Sandboxes."""
-        event = self._claims.changed()
-        event.clear()
-        await event.wait()
+        return self._claims.changed()
 
     def _template(self) -> Mapping[str, Any]:
         sandbox = self._settings.config.sandbox

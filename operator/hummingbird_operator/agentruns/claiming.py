@@ -73,8 +73,8 @@ class Sandboxes(Protocol):
     def open(self, member: Member, abort: Abort) -> Sandbox:
         """The engine's handle."""
 
-    async def changed(self) -> None:
-        """Return when a sandbox may have become free."""
+    def changed(self) -> asyncio.Event:
+        """Set when a sandbox may have become free since now: take one, look once more, wait for it."""
 
 
 class Claiming:
@@ -103,6 +103,7 @@ class Claiming:
         run, began = facts.run, asyncio.get_running_loop().time()
         limits = run.status.resolved and run.status.resolved.limits
         seconds = (limits and limits.timeout_seconds) or 1
+        freed = self._sandboxes.changed()
         try:
             member = await self._sandboxes.find(control.uid)
             member = member or await self._sandboxes.claim(run, session=objects.session_id(run), seconds=seconds)
@@ -113,7 +114,7 @@ class Claiming:
             await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost))
             return
         if member is None:
-            await self._no_sandbox(run, control)
+            await self._no_sandbox(run, control, freed)
             return
         reason = _launch(member)
         took = asyncio.get_running_loop().time() - began
@@ -123,14 +124,14 @@ class Claiming:
         run = await self._status.write(run, objects.sandbox_ready(run, sandbox, reason, start, self._clock()))
         await self._recorder.emit(run, "Normal", reason, f"{member.backend} {member.name} after {took:.2f} s")
 
-    async def _no_sandbox(self, run: AgentRun, control: Control) -> None:
+    async def _no_sandbox(self, run: AgentRun, control: Control, freed: asyncio.Event) -> None:
         text = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
         status = objects.waiting(run, c.Working.WAITING_FOR_SANDBOX, text, self._clock())
         if status is not None:
             began = run.status.start_time or control.began
             await self._status.write(run, status.model_copy(update={"start_time": began}))
             await self._recorder.emit(run, "Normal", c.Working.WAITING_FOR_SANDBOX, text)
-        woken = {asyncio.create_task(control.wake.wait()), asyncio.create_task(self._sandboxes.changed())}
+        woken = {asyncio.create_task(control.wake.wait()), asyncio.create_task(freed.wait())}
         _, pending = await asyncio.wait(woken, timeout=SANDBOX_RETRY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,6 @@ RESYNC_SECONDS = 10.0
 DEBOUNCE_SECONDS = 0.05
 """A burst of pod events is one pass."""
 BACK_OFF_CAP_SECONDS = 30.0
-DELETED = "DELETED"
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,11 @@ class Wakes:
         self._events.pop(pool, None)
 
 
-def register(registry: kopf.OperatorRegistry, deps: Deps) -> None:
-    """Put the pools' handlers on the registry."""
+def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[str, Any]], None]:
+    """Put the pools' handlers on the registry; what is returned wants to be told of every member that changes.
+
+    Members are not kopf's to watch: it would watch pods in the operator's own namespace as well.
+    """
     reconciler = Reconciler(deps.kube, deps.claims, deps.recorder, run_namespaces=deps.run_namespaces, leads=deps.leads)
     wakes = Wakes()
 
@@ -71,11 +73,10 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> None:
     async def pool_seen(name: str, **_: Any) -> None:
         wakes.wake(name)
 
-    @kopf.on.event("", "v1", "pods", labels={labels.POOL: kopf.PRESENT}, registry=registry)
-    async def member_seen(body: kopf.Body, type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
+    def member_seen(body: Mapping[str, Any]) -> None:
         pod = read(body)
         wakes.wake(pod.pool)
-        if type == DELETED or pod.terminal or (pod.ready and pod.role != labels.ROLE_ACTIVE):
+        if not pod.live or (pod.ready and pod.role != labels.ROLE_ACTIVE):
             deps.claims.notify()
 
     # Deletion waits for the daemon, which leaves at once: the times are for an API server that is away.
@@ -95,6 +96,8 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> None:
         if stopped.reason is not None and kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
             await _let_go(reconciler, name, uid)
             wakes.forget(name)
+
+    return member_seen
 
 
 async def keep_pool(reconciler: Reconciler, wakes: Wakes, name: str, stopped: Any) -> None:
