@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hummingbird_ai.abort import Abort
@@ -14,7 +14,7 @@ from hummingbird_operator.agentruns.turns import RunView, Turn, grant
 from hummingbird_operator.api import conditions as c
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun
@@ -58,8 +58,9 @@ class Control:
 class Runs:
     """All live runs that the watch has shown, their turns, and the control of those that this process drives."""
 
-    def __init__(self, *, slots: int) -> None:
+    def __init__(self, *, slots: int, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._slots = slots
+        self._clock = clock
         self._seen: dict[str, AgentRun] = {}
         self._views: dict[str, RunView] = {}
         self._turns: Mapping[str, Turn] = {}
@@ -86,7 +87,7 @@ class Runs:
         """Whether the run may go on; a granted turn is kept until the run is over."""
         turn = self._turns.get(uid, UNSEEN)
         if turn.granted and not self._views[uid].started:
-            self._controls[uid].began = self._controls[uid].began or datetime.now().astimezone()
+            self._controls[uid].began = self._controls[uid].began or self._clock()
             self.observe(self._seen[uid])
         return turn
 
