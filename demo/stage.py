@@ -116,18 +116,19 @@ class Stage:
         """Start an operator process with the ServiceAccount's own token."""
         kubeconfig = self._service_account()
         port = port or _free_port()
-        log = (self.folder / f"{name}.log").open("ab")
         basics = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         arguments = ["operator", "--config", str(self.folder / "config.yaml"), "--namespace", self.names.runs]
         arguments += ["--kubeconfig", str(kubeconfig), "--health-port", str(port)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "hummingbird_operator", *arguments],
-            env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ},
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
-        return Operator(process, Path(log.name), port)
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hummingbird_operator", *arguments],
+                env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ},
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+            )
+        return Operator(process, log, port)
 
     def _service_account(self) -> Path:
         path = self.folder / "operator.kubeconfig"

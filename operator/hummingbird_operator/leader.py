@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from hummingbird_operator import wiring
 from hummingbird_operator.agentruns import handlers as run_handlers
-from hummingbird_operator.agentruns import ttl
+from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.api.labels import FINALIZER, GROUP
@@ -172,7 +172,8 @@ async def _lead(
     )
     registry = kopf.OperatorRegistry()
     _common_handlers(registry, kube, options, state)
-    run_handlers.register(registry, leading.runs, leading.runner)
+    reaper = Reaper(kube, wiring.now)
+    run_handlers.register(registry, leading.runs, leading.runner, reaper)
     pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[options.namespace], leads=election.is_leader)
     member_seen = pool_handlers.register(registry, pools)
     watch = keep_watching(kube.endpoint, PODS, sandbox_namespace, label_selector=labels.POOL, seen=member_seen)
@@ -181,7 +182,7 @@ async def _lead(
     try:
         async with (
             _background(watch),
-            _background(ttl.keep_sweeping(kube, options.namespace, wiring.now)),
+            _background(reaper.keep_reaping()),
             _background(_publish_phases(leading, metrics)),
         ):
             await kopf.operator(

@@ -103,6 +103,11 @@ class Scene:
         found: list[dict[str, Any]] = self.gitlab.state.dump()["notes"][f"group/app!{iid}"]
         return found
 
+    def pool_ready(self, seconds: float = 60) -> None:
+        """Wait until the pool has its standby members."""
+        pool = ("sandboxpool/default", "-n", self.stage.names.sandboxes)
+        self.stage.kubectl("wait", "--for=condition=Ready", *pool, f"--timeout={seconds:.0f}s", timeout=seconds + 30)
+
     def pods(self) -> list[dict[str, Any]]:
         """The sandboxes."""
         items: list[dict[str, Any]] = self.stage.get("pods", namespace=self.stage.names.sandboxes)["items"]

@@ -26,6 +26,7 @@ def world(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
         _make_bucket(endpoint)
         found.configure(sessions={"store": "s3://hummingbird/agent", "s3_endpoint": endpoint})
         with found.stage.operator():
+            found.pool_ready()
             found.run("first")
             found.finished("first")
             yield found

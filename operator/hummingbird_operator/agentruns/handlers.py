@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from hummingbird_operator.agentruns.control import Control, Runs
     from hummingbird_operator.agentruns.runner import Runner
+    from hummingbird_operator.agentruns.ttl import Reaper
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +30,17 @@ CLEANING_SECONDS = 25.0
 """How long a deleted run may take to stop its command, say so in its note and delete its sandbox."""
 
 
-def register(registry: kopf.OperatorRegistry, runs: Runs, runner: Runner) -> None:
+def register(registry: kopf.OperatorRegistry, runs: Runs, runner: Runner, reaper: Reaper) -> None:
     """Put the handlers of AgentRuns into that registry."""
 
     @kopf.on.event(GROUP, VERSION, "agentruns", registry=registry)
     async def seen(event: Mapping[str, Any], **_: Any) -> None:
         if (run := _parsed(event["object"])) is not None:
-            runs.observe(run, gone=event.get("type") == "DELETED")
+            gone = event.get("type") == "DELETED"
+            runs.observe(run, gone=gone)
+            reaper.observe(run, gone=gone)
+            if not gone:
+                await runner.acknowledge(run)
 
     @kopf.daemon(
         GROUP,

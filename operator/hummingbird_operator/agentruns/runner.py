@@ -17,7 +17,15 @@ from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order, resolve
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.labels import FINALIZER
-from hummingbird_operator.errors import Aborted, Conflict, Invalid, LeadershipLost, NotFound, Unavailable
+from hummingbird_operator.errors import (
+    Aborted,
+    Conflict,
+    HummingbirdError,
+    Invalid,
+    LeadershipLost,
+    NotFound,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.control import Control, Runs
@@ -79,6 +87,17 @@ class Runner:
                 logger.exception("a step failed", extra={"run": control.name})
                 outages.surprised()
                 await control.pause(outages.delay())
+
+    async def acknowledge(self, run: AgentRun) -> None:
+        """Say that the present spec of a finished run was seen; `kubectl wait` and GitOps tools hang otherwise."""
+        generation = run.metadata.generation
+        finished = c.is_true(run.status.conditions, c.RunCondition.FINISHED)
+        if not finished or run.status.observed_generation >= generation or run.metadata.deleting:
+            return
+        try:
+            await self._status.take_over(run, run.status.model_copy(update={"observed_generation": generation}))
+        except HummingbirdError as error:  # its next event, or the next leader's list, brings it here again
+            logger.info("an edit was not acknowledged: %s", error, extra={"run": run.metadata.name})
 
     async def _step(self, control: Control, outages: _Outages) -> bool:
         """Apply the next step; False when there is none."""

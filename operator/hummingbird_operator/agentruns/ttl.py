@@ -1,11 +1,14 @@
-"""Deletes finished runs after their `ttlSecondsAfterFinished`: a plain task of the leader, for a kopf timer would put a
-finalizer on every finished run."""
+"""Deletes finished runs after their `ttlSecondsAfterFinished`: one task of the leader, told of every run by the watch.
+
+A kopf timer would put a finalizer on every finished run; a periodic list would read all of them to find the few.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from hummingbird_operator.api import conditions as c
@@ -15,12 +18,8 @@ from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 
 logger = logging.getLogger(__name__)
 
-SWEEP_SECONDS = 60.0
-
-
-def expired(runs: Iterable[AgentRun], now: datetime) -> list[AgentRun]:
-    """Finished runs whose time to live is over; a run without one is kept for ever."""
-    return [run for run in runs if (end := end_of_life(run)) is not None and end <= now]
+LONGEST_SLEEP_SECONDS = 60.0
+RETRY_SECONDS = 10.0
 
 
 def end_of_life(run: AgentRun) -> datetime | None:
@@ -31,25 +30,46 @@ def end_of_life(run: AgentRun) -> datetime | None:
     return done + timedelta(seconds=ttl) if c.is_true(run.status.conditions, c.RunCondition.FINISHED) else None
 
 
-async def sweep(kube: KubeApi, namespace: str, now: datetime) -> int:
-    """Delete what is expired, by live reads; the number of deleted runs."""
-    runs = [AgentRun.parse(raw) for raw in await kube.list(AGENT_RUNS, namespace)]
-    deleted = 0
-    for run in expired(runs, now):
-        try:
-            await kube.delete(AGENT_RUNS, namespace, run.metadata.name, uid=run.metadata.uid)
-            deleted += 1
-        except (Conflict, NotFound):
-            continue  # somebody was faster
-    return deleted
+class Reaper:
+    """The finished runs that have a time to live, and the task that ends them."""
 
+    def __init__(self, kube: KubeApi, clock: Callable[[], datetime]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._ends: dict[str, tuple[datetime, str, str]] = {}
+        self._changed = asyncio.Event()
 
-async def keep_sweeping(kube: KubeApi, namespace: str, clock: Callable[[], datetime]) -> None:
-    """Sweep once a minute, for ever."""
-    while True:
-        await asyncio.sleep(SWEEP_SECONDS)
-        try:
-            if deleted := await sweep(kube, namespace, clock()):
-                logger.info("deleted %d finished runs after their ttlSecondsAfterFinished", deleted)
-        except HummingbirdError as error:
-            logger.warning("finished runs were not swept: %s", error)
+    def observe(self, run: AgentRun, *, gone: bool = False) -> None:
+        """The watch showed the run: its end may be new, other than before, or off."""
+        end = None if gone else end_of_life(run)
+        if end is None:
+            self._ends.pop(run.metadata.uid, None)
+            return
+        self._ends[run.metadata.uid] = (end, run.metadata.namespace, run.metadata.name)
+        self._changed.set()
+
+    async def keep_reaping(self) -> None:
+        """Delete each run when its time is over, for ever."""
+        while True:
+            self._changed.clear()
+            pause = await self.reap()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+
+    async def reap(self) -> float:
+        """Delete what is over; seconds until the next look."""
+        now = self._clock()
+        for uid, (end, namespace, name) in sorted(self._ends.items(), key=lambda entry: entry[1][0]):
+            if end > now:
+                return min((end - now).total_seconds(), LONGEST_SLEEP_SECONDS)
+            try:
+                await self._kube.delete(AGENT_RUNS, namespace, name, uid=uid)
+                logger.info("deleted after its ttlSecondsAfterFinished", extra={"run": name})
+            except (Conflict, NotFound):
+                pass  # somebody was faster, or another run has the name now
+            except HummingbirdError as error:
+                logger.warning("a finished run was not deleted: %s", error, extra={"run": name})
+                return RETRY_SECONDS
+            self._ends.pop(uid, None)
+        return LONGEST_SLEEP_SECONDS

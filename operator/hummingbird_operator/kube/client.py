@@ -100,6 +100,7 @@ class Kube:
         self.endpoint = endpoint
         self._api: Any = None  # kubernetes.aio is not typed
         self._built_from: object = None
+        self._retired: list[ApiClient] = []
         self._requests = Counter(
             "hummingbird_kube_requests",
             "Requests to the API server",
@@ -116,9 +117,11 @@ class Kube:
 
     async def close(self) -> None:
         """Close the connections."""
-        api, self._api = self._api, None
-        if api is not None:
-            await api.close()
+        open_ones = [*self._retired, self._api]
+        self._api, self._retired = None, []
+        for api in open_ones:
+            if api is not None:
+                await api.close()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """See KubeApi."""
@@ -223,10 +226,16 @@ class Kube:
     async def _client(self) -> Any:
         access = self.endpoint.access
         if self._api is None or self._built_from is not access:
-            await self.close()
+            # No await before the swap, or two callers would make two. The old one is closed when the next one comes, or
+            # with everything else: requests in flight still use it.
+            retired, self._retired = self._retired, [] if self._api is None else [self._api]
             # a proxy comes from the kubeconfig alone: the environment is not ours to read
             access.configuration.client_session_kwargs = {"trust_env": False}
-            self._api, self._built_from = ApiClient(access.configuration), access
+            api = self._api = ApiClient(access.configuration)
+            self._built_from = access
+            for old in retired:
+                await old.close()  # type: ignore[no-untyped-call] # the library's client has no types
+            return api
         return self._api
 
     def _count(self, verb: str, resource: Resource, subresource: str, code: str) -> None:
