@@ -32,13 +32,15 @@ class FakeKube:
         self.events: list[tuple[str, str, Object]] = []
         self.fail: Callable[[str, Resource, str], Exception | None] = lambda verb, resource, name: None
         self.lag = 0
-        """Lists may miss up to this many of the latest writes."""
+        """Lists may miss up to this many of the latest writes; like a cache, they never go back in time."""
         self.graceful = False
         """Deleted pods stay with a deletionTimestamp until `finish_deletions`."""
         self._random = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self._now = now
         self._objects: dict[Key, Object] = {}
-        self._history: list[dict[Key, Object]] = [{}]
+        self._history: list[tuple[int, dict[Key, Object]]] = []
+        self._shown = 0
+        self._changes = 0
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
         self._namespaced: defaultdict[str, set[str]] = defaultdict(set)
@@ -56,8 +58,7 @@ class FakeKube:
     async def list(self, resource: Resource, namespace: str, *, label_selector: str = "") -> Objects:
         """See KubeApi; may be stale by `lag` writes."""
         await self._enter("list", resource, "")
-        back = self._random.randint(0, min(self.lag, len(self._history) - 1)) if self.lag else 0
-        state = self._history[-1 - back] if back else self._objects
+        state = self._view()
         return [
             copy.deepcopy(body)
             for (plural, where, _), body in state.items()
@@ -193,8 +194,16 @@ class FakeKube:
 
     def _remember(self, event: str, resource: Resource, body: Object) -> None:
         self.events.append((event, resource.plural, body))
+        self._changes += 1
         if self.lag:
-            self._history = [*self._history[-self.lag :], dict(self._objects)]
+            self._history = [*self._history[-self.lag :], (self._changes, dict(self._objects))]
+
+    def _view(self) -> dict[Key, Object]:
+        """The state of a random recent moment, no earlier than the last one that was shown."""
+        choices = [(at, state) for at, state in self._history if at >= self._shown] if self.lag else []
+        at, state = self._random.choice(choices) if choices else (self._changes, self._objects)
+        self._shown = at
+        return state
 
 
 def matches(body: Object, selector: str) -> bool:

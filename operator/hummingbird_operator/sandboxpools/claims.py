@@ -146,10 +146,11 @@ class Claims:
         for event in list(self._waiting):
             event.set()
 
-    def unseen(self, pool: str) -> set[str]:
-        """Names of members that were just made for runs: they count against the pool's maximum."""
-        recent = self._made.get(pool)
-        return recent.all() if recent else set()
+    def unseen(self, snapshot: Snapshot) -> frozenset[str]:
+        """Names of members made for runs that the reading does not show yet: they count against the maximum."""
+        recent = self._made.setdefault(snapshot.pool.metadata.name, Recent(self._clock))
+        recent.seen(pod.name for pod in snapshot.pods)
+        return frozenset(recent.all())
 
     # --- taking one ---
 
@@ -211,10 +212,9 @@ class Claims:
 
     async def _cold_in_pool(self, run_uid: str, snapshot: Snapshot, active_seconds: int) -> Member | None:
         pool, name = snapshot.pool, snapshot.pool.metadata.name
-        made = self._made.setdefault(name, Recent(self._clock))
-        if choose.room(snapshot, made.all()) <= 0:
+        if choose.room(snapshot, self.unseen(snapshot)) <= 0:
             return None
-        made.add(objects.cold_name(name, run_uid))
+        self._made[name].add(objects.cold_name(name, run_uid))
         template = objects.template_of(pool)
         return await self._cold(run_uid, template, name, active_seconds, pool.spec.linger.seconds)
 

@@ -21,7 +21,7 @@ from hummingbird_operator.errors import HummingbirdError, NotFound
 from hummingbird_operator.kube.client import KubeApi
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.members import read
-from hummingbird_operator.sandboxpools.reconcile import Reconciler, Recorder
+from hummingbird_operator.sandboxpools.reconcile import ORPHAN_SECONDS, Reconciler, Recorder
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ class Deps:
     claims: Claims
     recorder: Recorder
     run_namespaces: Sequence[str] = ()
+    orphan_seconds: float = ORPHAN_SECONDS
     leads: Callable[[], bool] = lambda: True
 
 

@@ -31,7 +31,7 @@ from hummingbird_operator.sandboxpools.starts import Recent
 
 logger = logging.getLogger(__name__)
 
-ORPHANS_SECONDS = 30.0
+ORPHAN_SECONDS = 30.0
 """How often the runs behind claimed members are looked at, and how old a member must be for that."""
 POLICY_SECONDS = 10.0
 QUOTA_SECONDS = 15.0
@@ -69,6 +69,7 @@ class Reconciler:
         recorder: Recorder,
         *,
         run_namespaces: Sequence[str] = (),
+        orphan_seconds: float = ORPHAN_SECONDS,
         leads: Callable[[], bool] = lambda: True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
@@ -80,6 +81,7 @@ class Reconciler:
         self._namespace = claims.namespace
         self._recorder = recorder
         self._run_namespaces = run_namespaces
+        self._orphan_seconds = orphan_seconds
         self._leads = leads
         self._now = now
         self._clock = clock
@@ -134,7 +136,8 @@ class Reconciler:
             memory.template_hash, memory.history = template_hash, decide.History()
         if any(decide.proven(pod, self._now()) for pod in snapshot.pods):
             memory.history = replace(memory.history, failures=0, last_failure=None, problem="")
-        unseen = frozenset(memory.made.all() | self._claims.unseen(pool.metadata.name))
+        memory.made.seen(pod.name for pod in snapshot.pods)
+        unseen = memory.made.all() | self._claims.unseen(snapshot)
         return decide.Facts(
             pool=pool,
             pods=snapshot.pods,
@@ -145,17 +148,17 @@ class Reconciler:
             refusal=refusal,
             unsupported=pool.spec.virtual_machine is not None,
             policy=await self._policy_state(pool, memory),
-            history=replace(memory.history, unseen=unseen),
+            history=replace(memory.history, unseen=frozenset(unseen)),
         )
 
     async def _over(self, snapshot: Snapshot, memory: Memory) -> frozenset[str]:
-        if self._clock() - memory.orphans_at < ORPHANS_SECONDS:
+        if not self._run_namespaces or self._clock() - memory.orphans_at < self._orphan_seconds:
             return frozenset()
         now = self._now()
         held = frozenset(
             pod.run
             for pod in snapshot.pods
-            if pod.role == labels.ROLE_ACTIVE and (now - pod.created).total_seconds() > ORPHANS_SECONDS
+            if pod.role == labels.ROLE_ACTIVE and (now - pod.created).total_seconds() > self._orphan_seconds
         )
         over = await self._reader.finished_or_gone(held, self._run_namespaces)
         memory.orphans_at = self._clock()

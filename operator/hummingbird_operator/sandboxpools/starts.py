@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,6 +38,11 @@ class Recent:
     def discard(self, key: str) -> None:
         """Forget it."""
         self._until.pop(key, None)
+
+    def seen(self, keys: Iterable[str]) -> None:
+        """A reading shows these: what a later one does not show is gone, for readings never go back in time."""
+        for key in keys:
+            self.discard(key)
 
     def all(self) -> set[str]:
         """What is still remembered."""
