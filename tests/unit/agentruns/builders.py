@@ -80,7 +80,7 @@ def conditions(**found: str) -> list[dict[str, Any]]:
     return entries
 
 
-def mine(*, note: bool = True, **found: str) -> dict[str, Any]:
+def mine(*, note: bool | str = True, **found: str) -> dict[str, Any]:
     """The status of a run that this process has, with these conditions."""
     status: dict[str, Any] = {
         "runner": {"identity": ME.identity, "epoch": ME.epoch},
