@@ -137,7 +137,14 @@ class Claiming:
             task.cancel()
 
     async def let_go(self, facts: Facts, decision: Decision, control: Control) -> None:
-        """Let the sandbox linger for a reply, or delete it where a reply could not use it."""
+        """Let the sandbox linger for a reply, or delete it where a reply could not use it.
+
+        A decision with a reason says that it cannot be done: the sandbox's own deadline ends it then.
+        """
+        if decision.reason:
+            logger.error("the sandbox is left to its deadline: %s", decision.message, extra={"run": control.name})
+            control.let_go = True
+            return
         answered = c.is_true(facts.run.status.conditions, c.RunCondition.ANSWERED)
         keep = answered and facts.stands(c.RunCondition.SESSION_SAVED) and not facts.cancelled
         await self._sandboxes.let_go(control.uid, session=objects.session_id(facts.run) if keep else None)

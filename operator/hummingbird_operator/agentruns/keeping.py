@@ -61,12 +61,21 @@ class Keeping:
         return {Step.DELIVER: self.deliver, Step.SAVE: self.save}
 
     async def deliver(self, facts: Facts, decision: Decision, control: Control) -> None:
-        """Put the outcome into the note."""
+        """Put the outcome into the note; a decision with a reason says that it cannot be done."""
+        if decision.reason:
+            await self._noting.settle(facts.run, "False", decision.reason, decision.message)
+            return
         await self._noting.deliver(facts, await self._conversation(facts, control), control)
 
     async def save(self, facts: Facts, decision: Decision, control: Control) -> None:
-        """Store the session, then invite a reply; a run that never spoke to a model has nothing to store."""
+        """Store the session, then invite a reply; a run that never spoke to a model has nothing to store.
+
+        A decision with a reason says that it cannot be done.
+        """
         run = facts.run
+        if decision.reason:
+            await self._saved(run, "False", decision.reason, decision.message)
+            return
         said = await self._conversation(facts, control)
         if said is None or isinstance(facts.order, Invalid) or not said.messages:
             await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, "there is no conversation")

@@ -203,16 +203,16 @@ class Noting:
         run, order = facts.run, facts.order
         noted = run.status.note is not None and run.status.note.id is not None
         if isinstance(order, Invalid) or order.target is None or not noted:
-            await self._settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
+            await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
             return
         try:
             note = await self.write(run, order, said, prompt=False)
         except Unavailable as error:
             await self._later(facts, control, error)
         except (Invalid, NotFound) as error:
-            await self._settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
+            await self.settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
         else:
-            await self._settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url, note=_noted(run, note))
+            await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url, note=_noted(run, note))
 
     async def write(self, run: AgentRun, order: Order, said: Conversation | None, *, prompt: bool) -> Note:
         """The note with the outcome; one that somebody deleted is posted anew, once."""
@@ -234,16 +234,17 @@ class Noting:
         answered = c.find(facts.run.status.conditions, c.RunCondition.ANSWERED)
         since = datetime.fromisoformat(answered.last_transition_time) if answered else now
         if now - since >= self._retry:
-            await self._settle(facts.run, "False", c.Failure.DELIVERY_FAILED, f"{error}; tried since {since:%F %T}Z")
+            await self.settle(facts.run, "False", c.Failure.DELIVERY_FAILED, f"{error}; tried since {since:%F %T}Z")
             return
         pause = min(timedelta(seconds=5) * 2 ** min(control.deliveries, 10), LONGEST_DELIVERY_PAUSE)
         control.deliveries += 1
         control.delivery_after = now + pause
         asyncio.get_running_loop().call_later(pause.total_seconds(), control.wake.set)
         logger.warning("%s; the note is tried again in %s", error, pause, extra={"run": control.name})
-        await self._settle(facts.run, "Unknown", c.Checkpoint.RETRYING, str(error))
+        await self.settle(facts.run, "Unknown", c.Checkpoint.RETRYING, str(error))
 
-    async def _settle(self, run: AgentRun, status: c.Status, reason: str, message: str, **changes: object) -> None:
+    async def settle(self, run: AgentRun, status: c.Status, reason: str, message: str, **changes: object) -> None:
+        """Write the condition Delivered."""
         delivered = (c.RunCondition.DELIVERED, status, reason, message)
         await self._status.write(run, objects.with_status(run, self._clock(), delivered, **changes))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 Apply = Callable[[Facts, Decision, "Control"], Awaitable[None]]
 
 SURPRISES = 5
-"""Times that one run may meet an error which nobody expected."""
+"""Times that one step of a run may meet an error which nobody expected."""
 BACK_OFF_SECONDS = 30.0
 """Longest pause between two tries of a step whose service is away."""
 
@@ -76,7 +77,7 @@ class Runner:
                 if not await self._step(control, outages):
                     return
                 outages.over()
-            except (NotFound, LeadershipLost) as end:
+            except (_Gone, LeadershipLost) as end:
                 logger.info("run left alone: %s", end, extra={"run": control.name})
                 return
             except (Conflict, Aborted):
@@ -101,8 +102,9 @@ class Runner:
 
     async def _step(self, control: Control, outages: _Outages) -> bool:
         """Apply the next step; False when there is none."""
+        outages.step = None
         facts = await self._gather(control)
-        decision = outages.verdict(facts, self._settings.config.limits) or decide(facts)
+        decision = outages.verdict(facts, decide(facts), self._settings.config.limits)
         if decision.step is Step.DONE:
             return False
         if FINALIZER not in facts.run.metadata.finalizers and not facts.run.metadata.deleting:
@@ -110,12 +112,17 @@ class Runner:
             await control.pause(0.5)
             return True
         logger.debug("step", extra={"run": control.name, "step": decision.step})
+        outages.step = decision.step
         with _counted(self._metrics, decision.step):
             await self._steps[decision.step](facts, decision, control)
         return True
 
     async def _gather(self, control: Control) -> Facts:
-        run = await self._status.read(control.namespace, control.name, control.uid)
+        try:
+            run = await self._status.read(control.namespace, control.name, control.uid)
+        except NotFound as gone:
+            # told from what a step does not find: a merge request that is gone must not leave its run without an end
+            raise _Gone(str(gone)) from gone
         self._runs.observe(run)
         control.wake.clear()
         stands = c.is_true(run.status.conditions, c.RunCondition.SANDBOX_READY)
@@ -142,6 +149,10 @@ class Runner:
         await control.pause(error.retry_after or outages.delay())
 
 
+class _Gone(HummingbirdError):
+    """The run itself is not there any more."""
+
+
 class _Outages:
     """What stood in the way of one run, since when, and what to make of it when it does not end."""
 
@@ -151,7 +162,9 @@ class _Outages:
         self._service = ""
         self._problem = ""
         self._tries = 0
-        self._surprises = 0
+        self._surprises: Counter[Step | None] = Counter()
+        self.step: Step | None = None
+        """What was tried last."""
 
     def over(self) -> None:
         """A step went through."""
@@ -164,8 +177,8 @@ class _Outages:
         self._tries += 1
 
     def surprised(self) -> None:
-        """A step met an error that nobody expected."""
-        self._surprises += 1
+        """The step met an error that nobody expected."""
+        self._surprises[self.step] += 1
         self._tries += 1
 
     def delay(self) -> float:
@@ -173,19 +186,37 @@ class _Outages:
         longest = min(BACK_OFF_SECONDS, 0.5 * 2.0 ** min(self._tries, 10))
         return longest * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
-    def verdict(self, facts: Facts, limits: Limits) -> Decision | None:
-        """The outcome of a run that cannot get past what stands in its way, as long as it is not answered."""
+    def verdict(self, facts: Facts, decided: Decision, limits: Limits) -> Decision:
+        """The step that was decided, or how to get past it when it cannot be done."""
+        if (failed := self._surprises[decided.step]) >= SURPRISES:
+            text = f"{decided.step} failed {failed} times in a way that nobody expected; see the operator's log"
+            return _without(decided, facts, text)
         if facts.settled(c.RunCondition.ANSWERED) or not facts.settled(c.RunCondition.ACCEPTED):
-            return None
-        if self._surprises >= SURPRISES:
-            text = f"a step failed {self._surprises} times in a way that nobody expected; see the operator's log"
-            return Decision(Step.CONCLUDE, c.Failure.ATTEMPTS_EXHAUSTED, text)
+            return decided
         if self._since is None or self._service != "the session store":
-            return None
+            return decided
         waited = (self._clock() - self._since).total_seconds()
         if waited < limits.retry_seconds:
-            return None
+            return decided
         return Decision(Step.CONCLUDE, c.Failure.STORE_UNAVAILABLE, f"{self._problem} (for {waited:.0f} s)")
+
+
+GIVEN_UP = {
+    Step.DELIVER: c.Failure.DELIVERY_FAILED,
+    Step.SAVE: c.Checkpoint.NOTHING_TO_SAVE,
+    Step.LET_GO: "GivenUp",
+}
+"""The reason with which a step behind the answer is settled without being done."""
+
+
+def _without(decided: Decision, facts: Facts, text: str) -> Decision:
+    """Past a step that fails whatever is tried: before the answer the run ends, behind it only that step is left."""
+    if facts.settled(c.RunCondition.ANSWERED):
+        reason = GIVEN_UP.get(decided.step)
+        return Decision(decided.step, reason, text) if reason else decided
+    if facts.run.status.runner != facts.me:
+        return Decision(Step.TAKE_OVER)
+    return Decision(Step.CONCLUDE, c.Failure.ATTEMPTS_EXHAUSTED, text)
 
 
 class _counted:  # noqa: N801 - reads as a statement

@@ -1,0 +1,325 @@
+"""Ends that nobody wished for: each is visible in the status and in the note, and leaves no sandbox behind."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from hummingbird_ai.errors import ContextOverflow, QuotaExhausted
+from hummingbird_ai.messages import Finish, ModelResponse
+from hummingbird_operator.agentruns.decide import Step
+from hummingbird_operator.errors import Invalid, NotFound
+from tests.unit.agentruns.builders import NOW
+from tests.unit.agentruns.world import TURNS, World, shell
+
+
+def nothing_is_left(world: World) -> None:
+    assert world.pool.active == []
+
+
+# --- cancel, time, deletion ---
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_ends_without_a_note(world: World) -> None:
+    world.limits = {"max_concurrent_runs": 1}
+    world.model_waits_at(0)
+    world.order("first", target=None)
+    world.order("why")
+    world.start()
+    await world.until(lambda: world.outcome == ("Unknown", "Queued") and world.run().status.attempts > 0)
+    await world.cancel()
+    await world.until(lambda: world.condition("Finished") is not None)
+    assert world.outcome == ("False", "Cancelled")
+    assert world.condition("Delivered") == ("True", "NothingToDeliver")
+    assert world.condition("SessionSaved") == ("False", "NothingToSave")
+    assert world.notes == []
+
+
+async def test_a_cancel_ends_the_model_call_in_flight_and_the_note_says_so(world: World) -> None:
+    world.model_waits_at(1)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 2)
+    await world.cancel()
+    await world.finished()
+    assert world.outcome == ("False", "Cancelled")
+    assert len(world.model.calls) == 2
+    (note,) = world.notes
+    assert note.body.startswith("Hummingbird analysis cancelled.")
+    assert '"state": "cancelled"' in note.body
+    nothing_is_left(world)
+    assert world.pool.places == []
+
+
+async def test_a_cancel_ends_the_command_in_flight(world: World) -> None:
+    world.says(shell("touch /tmp/data/begun; sleep 300"), "never")
+    world.order()
+    world.start()
+    await world.until_now(lambda: bool(world.pool.made) and (world.pool.made[0].root / "data/begun").exists())
+    await world.cancel()
+    await world.finished()
+    assert world.outcome == ("False", "Cancelled")
+    assert len(world.model.calls) == 1
+    nothing_is_left(world)
+
+
+async def test_an_answer_is_delivered_although_the_run_was_cancelled_behind_it(world: World) -> None:
+    world.fault("status", "PUT", status=502, times=1)
+    world.order()
+    world.start()
+    await world.until(lambda: world.condition("Delivered") == ("Unknown", "Retrying"))
+    await world.cancel()
+    await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert world.notes[0].body.startswith("It fails because of **three**.")
+    nothing_is_left(world)
+
+
+async def test_a_run_past_its_time_is_ended_in_its_model_call_and_says_so(world: World) -> None:
+    world.model_waits_at(2)
+    world.order(limits={"timeoutSeconds": 60})
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 3)
+    world.skip(61)
+    await world.finished()
+    assert world.outcome == ("False", "TimedOut")
+    assert "TimedOut" in world.notes[0].body
+    nothing_is_left(world)
+
+
+async def test_the_time_of_a_run_counts_while_it_waits_for_a_sandbox(world: World) -> None:
+    world.pool.capacity = 0
+    world.order(limits={"timeoutSeconds": 90})
+    world.start()
+    run = await world.finished()
+    assert world.outcome == ("False", "TimedOut")
+    assert run.status.completion_time is not None
+    assert timedelta(seconds=90) <= run.status.completion_time - NOW < timedelta(seconds=100)
+    assert "not answered within limits.timeoutSeconds (90)" in world.notes[0].body
+
+
+async def test_a_deleted_run_stops_its_work_says_so_and_goes(world: World) -> None:
+    world.model_waits_at(0)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 1)
+    await world.delete()
+    await world.until(lambda: world.runs() == [])
+    (note,) = world.notes
+    assert note.body.startswith("Hummingbird analysis cancelled.")
+    nothing_is_left(world)
+    assert world.pool.places == []
+
+
+async def test_a_run_that_is_deleted_while_no_operator_is_there_is_tidied_up_by_the_next(world: World) -> None:
+    world.order()
+    first = await world.live(lambda _, name: name == "before model.generate")
+    assert first.dead
+    await world.delete()
+    world.start()
+    await world.until(lambda: world.runs() == [])
+    assert world.notes[0].body.startswith("Hummingbird analysis cancelled.")
+    nothing_is_left(world)
+
+
+async def test_a_deleted_run_does_not_wait_for_a_gitlab_that_is_away(world: World) -> None:
+    world.model_waits_at(0)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 1)
+    world.fault("status", times=1000, status=502)
+    began = world.clock()
+    await world.delete()
+    await world.until(lambda: world.runs() == [])
+    assert world.clock() - began < timedelta(seconds=25)
+    nothing_is_left(world)
+
+
+# --- the model ---
+
+
+async def test_a_model_error_ends_the_run_and_the_note_has_what_was_found_until_then(world: World) -> None:
+    words = "So far I know one."
+    world.says(
+        *TURNS[:1],
+        ModelResponse(text=words, tool_calls=(shell("true", 9),), finish=Finish.TOOL_CALLS),
+        QuotaExhausted("the quota of this project is used up"),
+    )
+    world.order()
+    world.start()
+    run = await world.finished()
+    assert world.outcome == ("False", "ModelError")
+    (note,) = world.notes
+    assert note.body.startswith("Hummingbird analysis failed. Workflow: analyze-failures.")
+    assert "ModelError: the quota of this project is used up" in note.body
+    assert words in note.body
+    assert '"state": "failed"' in note.body
+    assert (run.status.answer and run.status.answer.text) == words
+    assert world.condition("SessionSaved") == ("True", "Saved")
+    nothing_is_left(world)
+
+
+async def test_a_conversation_that_outgrows_the_model_ends_with_its_own_reason(world: World) -> None:
+    world.says(ContextOverflow("too long"))
+    world.order()
+    world.start()
+    await world.finished()
+    assert world.outcome == ("False", "ContextOverflow")
+
+
+async def test_a_run_without_money_for_its_first_call_says_so(world: World) -> None:
+    world.order(limits={"maxCostUSD": "0.0001"})
+    world.start()
+    await world.finished()
+    assert world.outcome == ("False", "BudgetExhausted")
+    assert world.model.calls == []
+    assert "is left, the next model call may cost" in world.notes[0].body
+
+
+# --- the sandbox ---
+
+
+async def test_a_sandbox_that_is_lost_in_a_command_ends_the_run_with_the_cause(world: World) -> None:
+    world.model_waits_at(1)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 2)
+    world.pool.made[0].lose("OOMKilled", "limit 512Mi")
+    world.model_goes_on()
+    await world.finished()
+    assert world.outcome == ("False", "SandboxLost")
+    assert "OOMKilled" in world.notes[0].body
+    assert "limit 512Mi" in world.notes[0].body
+    nothing_is_left(world)
+
+
+async def test_a_sandbox_that_was_deleted_while_no_operator_was_there_is_noticed(world: World) -> None:
+    world.order()
+    await world.live(lambda _, name: name == "before model.generate")
+    world.pool.delete(world.pool.places[0])
+    await world.live()
+    assert world.outcome == ("False", "SandboxLost")
+    assert "SandboxLost" in world.notes[0].body
+
+
+@pytest.mark.parametrize("problem", [NotFound("there is no pool x"), Invalid("pool x", "its template is refused")])
+async def test_a_pool_that_cannot_give_a_sandbox_ends_the_run_with_its_reason(world: World, problem: Exception) -> None:
+    world.pool.problem = problem
+    world.order()
+    world.start()
+    await world.finished()
+    assert world.outcome == ("False", "Invalid")
+    assert str(problem) in world.notes[0].body
+
+
+# --- the store ---
+
+
+async def test_without_its_store_a_run_calls_no_model_and_ends_visibly(world: World) -> None:
+    world.store.down = True
+    world.order()
+    world.start()
+    run = await world.finished()
+    assert world.outcome == ("False", "StoreUnavailable")
+    assert world.model.calls == []
+    assert world.condition("Delivered") == ("True", "NoteWritten")
+    assert "StoreUnavailable: the session store is not available" in world.notes[0].body
+    assert run.status.completion_time is not None
+    assert timedelta(seconds=600) <= run.status.completion_time - NOW < timedelta(seconds=1000)
+    nothing_is_left(world)
+
+
+async def test_a_store_that_comes_back_in_time_costs_the_run_nothing(world: World) -> None:
+    world.store.fail_next = 3
+    world.order()
+    world.start()
+    await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert len(world.model.calls) == 3
+
+
+async def test_a_store_that_goes_away_in_the_middle_ends_the_run_with_what_it_has(world: World) -> None:
+    world.model_waits_at(2)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 3)
+    world.store.down = True
+    world.model_goes_on()
+    await world.finished()
+    assert world.outcome == ("False", "StoreUnavailable")
+    assert world.condition("Delivered") == ("True", "NoteWritten")
+    nothing_is_left(world)
+
+
+async def test_a_store_that_goes_away_after_the_answer_costs_only_the_session(world: World) -> None:
+    world.fault("stall", "PUT", seconds=0.05)
+    world.order()
+    world.start()
+    await world.until(lambda: world.condition("Answered") is not None)
+    world.store.down = True
+    await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert world.condition("SessionSaved") == ("False", "StoreUnavailable")
+    (note,) = world.notes
+    assert note.body.startswith("It fails because of **three**.")
+    assert "Reply to this note" not in note.body
+    nothing_is_left(world)
+
+
+async def test_an_answer_reaches_its_note_although_operator_and_store_are_lost_behind_it(world: World) -> None:
+    world.order()
+    await world.live(lambda _, name: name == "before gitlab.update")
+    world.store.down = True
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    assert world.notes[0].body.startswith("It fails because of **three**.")
+    assert "Model scripted-model · 3 turns" in world.notes[0].body
+    nothing_is_left(world)
+
+
+# --- what nobody expected ---
+
+
+@pytest.mark.parametrize("step", [Step.ACCEPT, Step.PLACEHOLDER, Step.CLAIM, Step.WORK])
+async def test_a_step_that_fails_unexpectedly_five_times_ends_the_run_visibly(world: World, step: Step) -> None:
+    world.order()
+    process = world.start()
+    tries = process.fails_at(step)
+    run = await world.finished()
+    assert len(tries) == 5
+    assert world.outcome == ("False", "AttemptsExhausted")
+    assert "failed 5 times in a way that nobody expected" in (run.status.message or "")
+    nothing_is_left(world)
+
+
+async def test_an_unexpected_failure_to_deliver_ends_the_run_visibly(world: World) -> None:
+    world.order()
+    process = world.start()
+    tries = process.fails_at(Step.DELIVER)
+    await world.finished()
+    assert len(tries) == 5
+    assert world.outcome == ("False", "DeliveryFailed")
+    assert world.condition("SessionSaved") == ("True", "Saved")
+    nothing_is_left(world)
+
+
+@pytest.mark.parametrize("step", [Step.SAVE, Step.LET_GO])
+async def test_an_unexpected_failure_behind_the_delivery_keeps_no_run_from_its_end(world: World, step: Step) -> None:
+    world.order()
+    process = world.start()
+    tries = process.fails_at(step)
+    await world.finished()
+    assert len(tries) == 5
+    assert world.outcome == ("True", "Completed")
+
+
+async def test_a_run_that_ends_every_process_that_has_it_is_given_up(world: World) -> None:
+    world.limits = {"max_attempts": 3}
+    world.order()
+    for _ in range(3):
+        assert (await world.live(lambda _, name: name == "before model.generate")).dead
+    await world.live()
+    assert world.outcome == ("False", "AttemptsExhausted")
+    assert "3" in world.notes[0].body
+    nothing_is_left(world)
