@@ -16,10 +16,10 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import urlencode, urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -29,6 +29,7 @@ from websockets.typing import Subprotocol
 from hummingbird_operator.errors import Aborted, HummingbirdError, Unavailable
 from hummingbird_operator.kube import client
 from hummingbird_operator.kube.connection import Endpoint
+from hummingbird_operator.kube.tls import TlsSocket
 
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 SUBPROTOCOL = Subprotocol("v5.channel.k8s.io")
@@ -205,7 +206,7 @@ class ExecConnection:
         return {"Authorization": authorization} if authorization else {}
 
     @contextmanager
-    def _dial(self) -> Iterator[socket.socket]:
+    def _dial(self) -> Iterator[socket.socket | TlsSocket]:
         """A connected socket, TLS included: TLS is ours and not the websocket's, so that `shut` works early."""
         split = urlsplit(self._endpoint.server)
         tls = self._endpoint.access.tls
@@ -216,20 +217,20 @@ class ExecConnection:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if tls is not None:
-                sock = tls.wrap_socket(sock, server_hostname=self._endpoint.server_name or host)
-            sock.settimeout(None)
+            if tls is None:
+                sock.settimeout(None)
+            secured = TlsSocket(sock, tls, self._endpoint.server_name or host) if tls is not None else sock
         except OSError as error:
             raise NotStarted(client.SERVICE, f"exec: {error}") from error
-        with sock:
-            yield sock
+        with closing(secured):
+            yield secured
 
-    def _upgrade(self, sock: socket.socket, target: str) -> ClientConnection:
+    def _upgrade(self, sock: socket.socket | TlsSocket, target: str) -> ClientConnection:
         split = urlsplit(self._endpoint.server)
         try:
             return connect(
                 f"ws://{split.netloc}{split.path}{target}",
-                sock=sock,
+                sock=cast(socket.socket, sock),
                 subprotocols=[SUBPROTOCOL],
                 compression=None,
                 max_size=None,
@@ -282,11 +283,10 @@ def exec_stream(
             on_frame(channel, data)
 
 
-def _shutter(sock: socket.socket) -> Callable[[], None]:
+def _shutter(sock: socket.socket | TlsSocket) -> Callable[[], None]:
     def shut() -> None:
-        # past SSLSocket.shutdown, which would take the TLS object from under a reader
         with suppress(OSError):
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            sock.shutdown(socket.SHUT_RDWR)
 
     return shut
 
