@@ -29,7 +29,10 @@ class Facts:
     turn: Turn
     max_attempts: int
     sandbox_held: bool
-    """This run may still hold a sandbox: claimed, and not let go by this process."""
+    """This run may hold a sandbox: no process is known to have let it go.
+
+    Also where SandboxReady does not stand: a death or a cancel may have come between a claim and its checkpoint.
+    """
     delivery_after: datetime | None = None
     """The forge was away: do not try before then."""
 

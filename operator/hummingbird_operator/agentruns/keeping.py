@@ -19,7 +19,7 @@ from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SessionStatus
-from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
+from hummingbird_operator.errors import Conflict, Invalid, LeadershipLost, NotFound, SandboxLost, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Sandboxes
@@ -65,7 +65,14 @@ class Keeping:
         if decision.reason:
             await self._noting.settle(facts.run, "False", decision.reason, decision.message)
             return
-        await self._noting.deliver(facts, await self._conversation(facts, control), control)
+        try:
+            said = await self._conversation(facts, control)
+        except Unavailable as error:
+            if not self._patience_over(facts.run):
+                raise
+            logger.warning("delivered without the conversation: %s", error, extra={"run": control.name})
+            said = None
+        await self._noting.deliver(facts, said, control)
 
     async def save(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Store the session, then invite a reply; a run that never spoke to a model has nothing to store.
@@ -76,17 +83,10 @@ class Keeping:
         if decision.reason:
             await self._saved(run, "False", decision.reason, decision.message)
             return
-        said = await self._conversation(facts, control)
-        if said is None or isinstance(facts.order, Invalid) or not said.messages:
-            await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, "there is no conversation")
-            return
-        member = await self._sandboxes.find(control.uid)
-        sandbox = self._sandboxes.open(member, Abort()) if member is not None else None
-        self._status.check_leadership()
         try:
-            uri, transcript = await self._in_thread(
-                partial(self._worker.save, task_of(facts, self._clock()), said, sandbox)
-            )
+            kept = await self._keep(facts, control)
+        except LeadershipLost:
+            raise
         except (Conflict, Invalid, SandboxLost) as error:
             await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, str(error))
             return
@@ -95,9 +95,24 @@ class Keeping:
                 raise
             await self._saved(run, "False", c.Failure.STORE_UNAVAILABLE, str(error))
             return
-        session = SessionStatus(id=objects.session_id(run), uri=uri, transcript=transcript)
+        if kept is None:
+            await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, "there is no conversation")
+            return
+        said, session = kept
         await self._invite(facts, said)
-        await self._saved(run, "True", c.Checkpoint.SAVED, uri, session=session)
+        await self._saved(run, "True", c.Checkpoint.SAVED, session.uri or "", session=session)
+
+    async def _keep(self, facts: Facts, control: Control) -> tuple[Conversation, SessionStatus] | None:
+        said = await self._conversation(facts, control)
+        if said is None or isinstance(facts.order, Invalid) or not said.messages:
+            return None
+        member = await self._sandboxes.find(control.uid)
+        sandbox = self._sandboxes.open(member, Abort()) if member is not None else None
+        self._status.check_leadership()
+        uri, transcript = await self._in_thread(
+            partial(self._worker.save, task_of(facts, self._clock()), said, sandbox)
+        )
+        return said, SessionStatus(id=objects.session_id(facts.run), uri=uri, transcript=transcript)
 
     async def _invite(self, facts: Facts, said: Conversation) -> None:
         """The second update: the prompt to reply, now that a reply would find the session."""
@@ -124,6 +139,8 @@ class Keeping:
 
     def _patience_over(self, run: AgentRun) -> bool:
         answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+        if answered is not None and answered.reason == c.Failure.STORE_UNAVAILABLE:
+            return True  # that long it was waited for already
         since = datetime.fromisoformat(answered.last_transition_time) if answered else self._clock()
         return (self._clock() - since).total_seconds() > self._retry_seconds
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun
 
+NO_TRANSCRIPT = "the session store, which has the transcript and all of a long answer"
 CUT = "Your message was longer than 32 KiB: the agent has seen only its beginning."
 
 
@@ -36,8 +37,10 @@ class NotePages:
         reason = answered.reason if answered else c.Checkpoint.COMPLETED
         message = answered.message if answered else ""
         secrets = self._secrets()
-        footer = self._footer(run, order, said, head) if said else None
-        transcript, text = (said.transcript, said.result.text) if said else ("", "")
+        footer = self._footer(run, order, said, head)
+        # without the store, the status still has the beginning of the answer
+        kept = run.status.answer.text if run.status.answer else ""
+        transcript, text = (said.transcript, said.result.text) if said else ("", kept)
         if reason == c.Checkpoint.COMPLETED and footer is not None:
             return bodies.answer(
                 text,
@@ -61,20 +64,30 @@ class NotePages:
             secrets=secrets,
         )
 
-    def _footer(self, run: AgentRun, order: Order, said: Conversation, head: Head) -> bodies.Footer:
-        result, resolved = said.result, run.status.resolved
+    def _footer(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> bodies.Footer | None:
+        resolved, used = run.status.resolved, run.status.usage
+        if said is None and used is None:
+            return None
         model = (resolved and resolved.model) or ""
         sha = resolved.head_sha if resolved else None
         moved = [f"commits after {sha[:12]}"] if sha and head.sha and head.sha != sha else []
+        if said is not None:
+            result, usage = said.result, said.result.usage
+            counted = (result.iterations, usage.total_input_tokens, usage.output_tokens, result.cost_usd)
+        else:
+            assert used is not None  # noqa: S101 - seen above
+            tokens = used.total_tokens - used.output_tokens
+            counted = (used.iterations, tokens, used.output_tokens, used.cost_usd)
+        turns, input_tokens, output_tokens, cost_usd = counted
         return bodies.Footer(
             model=model,
-            turns=result.iterations,
-            input_tokens=result.usage.total_input_tokens,
-            output_tokens=result.usage.output_tokens,
-            cost_usd=result.cost_usd,
+            turns=turns,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cost_usd=cost_usd,
             cost_is_ceiling=not self._has_price(model),
             sha=sha,
-            incomplete=[*result.incomplete, *moved],
+            incomplete=[*(said.result.incomplete if said else (NO_TRANSCRIPT,)), *moved],
             pipeline_green=head.pipeline_status == "success" and order.workflow.entry.action == "pipeline",
         )
 

@@ -125,7 +125,7 @@ class Runner:
             raise _Gone(str(gone)) from gone
         self._runs.observe(run)
         control.wake.clear()
-        stands = c.is_true(run.status.conditions, c.RunCondition.SANDBOX_READY)
+        accepted = c.is_true(run.status.conditions, c.RunCondition.ACCEPTED)
         return Facts(
             now=self._clock(),
             me=self._status.me,
@@ -133,7 +133,7 @@ class Runner:
             order=self._order(run),
             turn=self._runs.turn(control.uid),
             max_attempts=self._settings.config.limits.max_attempts,
-            sandbox_held=stands and not control.let_go,
+            sandbox_held=accepted and not control.let_go,
             delivery_after=control.delivery_after,
         )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.errors import Invalid
+from hummingbird_operator.errors import Invalid, SandboxLost, Unavailable
 from hummingbird_operator.sessions import session as sessions
 from hummingbird_operator.sessions.archive import archive_sandbox, restore_sandbox
 from hummingbird_operator.sessions.budget import Budget
@@ -25,6 +25,7 @@ from hummingbird_operator.sessions.loop import run_agent_loop
 from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.prompts import continuation_message, first_message, system_prompt
 from hummingbird_operator.sessions.state import LoopResult, Progress
+from hummingbird_operator.sessions.store import SERVICE
 from hummingbird_operator.sessions.tools import SANDBOX_TOOLS, ToolRegistry
 from hummingbird_operator.sessions.transcript import NOTE_LIMIT, render_transcript
 from hummingbird_operator.sessions.turns import Generate, JournaledTurns
@@ -92,9 +93,18 @@ class Worker:
         self._max_output_tokens = max_output_tokens
         self._retry_seconds = retry_seconds
 
-    def work(self, task: Task, sandbox: Sandbox, abort: Abort, progress: Callable[[Progress], None]) -> Conversation:
-        """Run the agent to its end and keep the answer. Raises SandboxLost, Unavailable, Invalid, Conflict."""
+    def work(
+        self, task: Task, sandbox: Sandbox | None, abort: Abort, progress: Callable[[Progress], None]
+    ) -> Conversation:
+        """Run the agent to its end and keep the answer. Raises SandboxLost, Unavailable, Invalid, Conflict.
+
+        Where a process that died kept an answer already, that one stands: nothing is asked or run again.
+        """
         journal = RunJournal(self._store, task.run, retry_seconds=self._retry_seconds, abort=abort)
+        if (recorded := journal.answer()) is not None:
+            return replace(self._recalled(task, journal, recorded), answer_uri=journal.record_answer(recorded))
+        if sandbox is None:
+            raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
         saved = self._resumed(task)
         sandbox.start()
         if saved is not None and saved.archive is not None and task.restore and not journal.begun():
@@ -105,14 +115,19 @@ class Worker:
         return replace(said, answer_uri=journal.record_answer(_recorded(said.result)))
 
     def recall(self, task: Task) -> Conversation | None:
-        """The conversation of a run that is settled, from its journal: no model call, no tool; None if it has none."""
-        journal = RunJournal(self._store, task.run, retry_seconds=self._retry_seconds)
-        if not journal.begun():
-            return None
+        """The conversation of a run that is settled, from its journal: no model call, no tool; None if it has none.
+
+        Raises Unavailable at once: its caller waits without a thread.
+        """
+        journal = RunJournal(self._store, task.run)
+        return self._recalled(task, journal, journal.answer()) if journal.begun() else None
+
+    def _recalled(self, task: Task, journal: RunJournal, recorded: RecordedAnswer | None) -> Conversation:
         over = Abort()
         over.set(Outcome.SHUTTING_DOWN)
         said = self._converse(task, self._resumed(task), journal, None, over, lambda _: None)
-        recorded = journal.answer()
+        if said.result.outcome is Outcome.STORE_UNAVAILABLE:  # half a conversation must not pass for the whole
+            raise Unavailable(SERVICE, said.result.message)
         if recorded is None:
             return said
         result = LoopResult(
@@ -126,7 +141,7 @@ class Worker:
             incomplete=recorded.incomplete,
             context_tokens=said.result.context_tokens,
         )
-        return replace(said, result=result)
+        return replace(said, result=result, transcript=_transcript(task, said.messages, result, limit=NOTE_LIMIT))
 
     def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> tuple[str, str]:
         """Store archive, transcript and conversation; the addresses of session and transcript."""
@@ -201,7 +216,11 @@ class Worker:
         )
         contents = self._opening(task, saved, model)
         result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
-        messages = model.to_canonical(result.contents)
+        # what this very run saved is behind its turns already: they must not be appended once more
+        own_save = saved is not None and saved.run == task.run
+        messages = (
+            [dict(each) for each in saved.contents] if saved and own_save else model.to_canonical(result.contents)
+        )
         return Conversation(
             result=result,
             messages=messages,
@@ -260,6 +279,6 @@ def _transcript(task: Task, messages: Sequence[dict[str, Any]], result: LoopResu
             "Tokens": result.usage.total_tokens,
             "Cost": f"${result.cost_usd:.4f}",
         },
-        outcome=f"{result.outcome} {result.message}".strip(),
+        outcome=f"{result.outcome} {result.message}".strip() if result.outcome is not Outcome.SHUTTING_DOWN else "",
         limit=limit,
     )

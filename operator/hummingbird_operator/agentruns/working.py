@@ -62,13 +62,9 @@ class Working:
         """Run the agent in a thread, and end it when somebody wants that or the time is up."""
         run = facts.run
         member = await self._sandboxes.find(control.uid)
-        if member is None:
-            await self._conclude(
-                run, c.Failure.SANDBOX_LOST, "the sandbox is gone: it was deleted, or its node was lost"
-            )
-            return
         reached = Reached(control.name)
-        task, sandbox = task_of(facts, self._clock()), self._sandboxes.open(member, control.abort)
+        sandbox = self._sandboxes.open(member, control.abort) if member is not None else None
+        task = task_of(facts, self._clock())
         call = asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self._worker.work, task, sandbox, control.abort, reached.tell)
         )

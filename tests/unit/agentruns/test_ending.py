@@ -231,7 +231,8 @@ async def test_without_its_store_a_run_calls_no_model_and_ends_visibly(world: Wo
 
 
 async def test_a_store_that_comes_back_in_time_costs_the_run_nothing(world: World) -> None:
-    world.store.fail_next = 3
+    world.store_patience = 2.0
+    world.store.fail_next = 1
     world.order()
     world.start()
     await world.finished()

@@ -251,6 +251,8 @@ class World:
         self._load_project(self.number)
         self.limits: dict[str, Any] = {}
         self.internal = False
+        self.store_patience = 0.0
+        """Real seconds that the engine's thread waits for a store that is away."""
         self.kube = Cluster(self.clock)
         self.kube.listeners.append(lambda *_: self._moved.set())
         self._moved = asyncio.Event()
@@ -467,7 +469,7 @@ class Process:
             doors,
             partial(generate_with_retry, max_attempts=1),
             max_output_tokens=limits.max_output_tokens,
-            retry_seconds=0,
+            retry_seconds=world.store_patience,
         )
         noting = Noting(self.status, notebook, pages, retry_seconds=limits.delivery_retry_seconds, clock=clock)
         keeping = Keeping(
