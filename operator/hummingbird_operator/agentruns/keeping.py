@@ -118,11 +118,12 @@ class Keeping:
         """The second update: the prompt to reply, now that a reply would find the session."""
         delivered = c.find(facts.run.status.conditions, c.RunCondition.DELIVERED)
         wanted = delivered is not None and delivered.reason == c.Checkpoint.NOTE_WRITTEN
-        if wanted and isinstance(facts.order, Order) and facts.run.spec.session is None:
+        run, note = facts.run, facts.run.status.note
+        if wanted and note is not None and isinstance(facts.order, Order) and run.spec.session is None:
             try:
-                await self._noting.write(facts.run, facts.order, said, prompt=True)
+                await self._noting.write(run, facts.order, note, said, prompt=True)
             except (Unavailable, Invalid, NotFound) as error:
-                logger.warning("the note has no prompt to reply: %s", error, extra={"run": facts.run.metadata.name})
+                logger.warning("the note has no prompt to reply: %s", error, extra={"run": run.metadata.name})
 
     async def _conversation(self, facts: Facts, control: Control) -> Conversation | None:
         if control.conversation is None and isinstance(facts.order, Order):

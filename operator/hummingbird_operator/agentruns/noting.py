@@ -167,30 +167,47 @@ class Noting:
         order, run = facts.order, facts.run
         assert isinstance(order, Order)  # noqa: S101 - decide asks for this step only then
         assert order.target is not None  # noqa: S101
-        assert self._notebook is not None  # noqa: S101
-        attempted = run.status.note.attempted_at if run.status.note else None
-        found: Sequence[Note] = await self._notebook.find(order.target, run.metadata.uid) if attempted else []
-        if attempted and not found and self._clock() - attempted < timedelta(seconds=SETTLE_SECONDS):
-            raise Unavailable(
-                "GitLab", "a note was being posted when its process died; it may still arrive", retry_after=5
-            )
-        if not found:
-            run = await self._status.write(
-                run, objects.with_status(run, self._clock(), note=NoteStatus(attempted_at=self._clock()))
-            )
-            try:
-                found = [await self._post(run, order, order.target)]
-            except Invalid as refusal:
-                reason = c.Failure.INTERNAL_NOTE_REFUSED if order.internal else c.Failure.DELIVERY_FAILED
-                await self._status.write(run, objects.concluded(run, reason, str(refusal), self._clock()))
-                return
-        for younger in found[1:]:
-            await self._notebook.delete(order.target, younger.id)
-        note = _noted(run, found[0])
+        try:
+            note = await self._standing(run, order, order.target) if run.status.note else None
+            if note is None:
+                run = await self._attempt(run)
+                note = _noted(run, await self._post(run, order, order.target))
+        except (Invalid, NotFound) as refusal:
+            reason = c.Failure.INTERNAL_NOTE_REFUSED if order.internal else c.Failure.DELIVERY_FAILED
+            # nothing stands there: deliver must not look for it
+            status = objects.concluded(run, reason, str(refusal), self._clock(), note=None)
+            await self._status.write(run, status)
+            return
         start = control.began or self._clock()
         await self._status.write(
             run, objects.with_status(run, self._clock(), note=note, start_time=run.status.start_time or start)
         )
+
+    async def _standing(self, run: AgentRun, order: Order, target: GitLabTarget) -> NoteStatus | None:
+        """The note of this run that stands there, None when none was posted; Unavailable where one may still come.
+
+        Of several the first is kept, for people may have seen it. One that is public and must not be is taken back.
+        """
+        assert self._notebook is not None  # noqa: S101
+        note = run.status.note or NoteStatus()
+        found = await self._notebook.find(target, run.metadata.uid)
+        fitting = [each for each in found if each.internal or not order.internal]
+        for each in found:
+            if each not in fitting[:1]:
+                await self._notebook.delete(target, each.id)
+        if fitting:
+            return _noted(run, fitting[0])
+        if note.id is not None:
+            return note  # its marker was edited away, or it is gone: the update shows
+        posted = note.attempted_at
+        if posted and not run.metadata.deleting and self._clock() - posted < timedelta(seconds=SETTLE_SECONDS):
+            raise Unavailable("GitLab", "a note was being posted without an answer; it may still arrive", retry_after=5)
+        return None
+
+    async def _attempt(self, run: AgentRun) -> AgentRun:
+        """Say that a note is about to be posted, before it is."""
+        attempted = NoteStatus(attempted_at=self._clock())
+        return await self._status.write(run, objects.with_status(run, self._clock(), note=attempted))
 
     async def _post(self, run: AgentRun, order: Order, target: GitLabTarget) -> Note:
         assert self._notebook is not None  # noqa: S101
@@ -199,49 +216,65 @@ class Noting:
         return await self._notebook.create(target, body, internal=order.internal, discussion=discussion)
 
     async def deliver(self, facts: Facts, said: Conversation | None, control: Control) -> None:
-        """Put the outcome into the note; where the forge is away, come back later without sandbox or lane."""
+        """Put the outcome into the note, anew where somebody deleted it; where the forge is away, come back later
+
+        without sandbox or lane.
+        """
         run, order = facts.run, facts.order
-        noted = run.status.note is not None and run.status.note.id is not None
-        if isinstance(order, Invalid) or order.target is None or not noted:
+        if isinstance(order, Invalid) or order.target is None or run.status.note is None:
             await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
             return
         try:
-            note = await self.write(run, order, said, prompt=False)
+            standing = await self._standing(run, order, order.target)
+            if standing is None and facts.cancelled:
+                await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "no note was posted")
+                return
+            prompt = facts.stands(c.RunCondition.SESSION_SAVED)
+            note = await self._edited(run, order, standing, said, prompt=prompt) if standing else None
+            if note is None:
+                run = await self._attempt(run)
+                standing = _noted(run, await self._post(run, order, order.target))
+                note = await self.write(run, order, standing, said, prompt=prompt)
         except Unavailable as error:
-            await self._later(facts, control, error)
+            await self._later(run, control, error)
         except (Invalid, NotFound) as error:
             await self.settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
         else:
             await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url, note=_noted(run, note))
 
-    async def write(self, run: AgentRun, order: Order, said: Conversation | None, *, prompt: bool) -> Note:
-        """The note with the outcome; one that somebody deleted is posted anew, once."""
+    async def _edited(
+        self, run: AgentRun, order: Order, note: NoteStatus, said: Conversation | None, *, prompt: bool
+    ) -> Note | None:
+        try:
+            return await self.write(run, order, note, said, prompt=prompt)
+        except NotFound:
+            return None
+
+    async def write(
+        self, run: AgentRun, order: Order, note: NoteStatus, said: Conversation | None, *, prompt: bool
+    ) -> Note:
+        """The outcome in that note; `prompt`: a reply would find the session. Raises NotFound when the note is gone."""
         assert self._notebook is not None  # noqa: S101
         assert order.target is not None  # noqa: S101
-        assert run.status.note is not None  # noqa: S101
         head = await self._notebook.head(order.target)
-        body = self._pages.outcome(run, order, said, head, prompt=prompt)
-        try:
-            return await self._notebook.update(order.target, run.status.note, body)
-        except NotFound:
-            if found := await self._notebook.find(order.target, run.metadata.uid):
-                return await self._notebook.update(order.target, _noted(run, found[0]), body)
-            note = await self._post(run, order, order.target)
-            return await self._notebook.update(order.target, _noted(run, note), body)
+        invited = prompt and run.spec.session is None
+        body = self._pages.outcome(run, order, said, head, prompt=invited)
+        return await self._notebook.update(order.target, note, body)
 
-    async def _later(self, facts: Facts, control: Control, error: Unavailable) -> None:
+    async def _later(self, run: AgentRun, control: Control, error: Unavailable) -> None:
         now = self._clock()
-        answered = c.find(facts.run.status.conditions, c.RunCondition.ANSWERED)
+        answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
         since = datetime.fromisoformat(answered.last_transition_time) if answered else now
         if now - since >= self._retry:
-            await self.settle(facts.run, "False", c.Failure.DELIVERY_FAILED, f"{error}; tried since {since:%F %T}Z")
+            await self.settle(run, "False", c.Failure.DELIVERY_FAILED, f"{error}; tried since {since:%F %T}Z")
             return
         pause = min(timedelta(seconds=5) * 2 ** min(control.deliveries, 10), LONGEST_DELIVERY_PAUSE)
+        pause = max(pause, timedelta(seconds=error.retry_after or 0))
         control.deliveries += 1
         control.delivery_after = now + pause
         asyncio.get_running_loop().call_later(pause.total_seconds(), control.wake.set)
         logger.warning("%s; the note is tried again in %s", error, pause, extra={"run": control.name})
-        await self.settle(facts.run, "Unknown", c.Checkpoint.RETRYING, str(error))
+        await self.settle(run, "Unknown", c.Checkpoint.RETRYING, str(error))
 
     async def settle(self, run: AgentRun, status: c.Status, reason: str, message: str, **changes: object) -> None:
         """Write the condition Delivered."""

@@ -25,8 +25,9 @@ async def test_a_run_that_is_cancelled_while_it_waits_ends_without_a_note(world:
     world.limits = {"max_concurrent_runs": 1}
     world.model_waits_at(0)
     world.order("first", target=None)
-    world.order("why")
     world.start()
+    await world.until_now(lambda: len(world.model.calls) == 1)
+    world.order("why")
     await world.until(lambda: world.outcome == ("Unknown", "Queued") and world.run().status.attempts > 0)
     await world.cancel()
     await world.until(lambda: world.condition("Finished") is not None)

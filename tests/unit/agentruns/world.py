@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import inspect
 import itertools
 import uuid
@@ -305,6 +306,13 @@ class World:
             self._merge_request().notes[number] = note
         return note
 
+    def person_copies(self, note: Note) -> None:
+        """The bot's note stands there twice, as after a POST that was slower than anybody waited."""
+        with self.gitlab.state.lock:
+            number = self.gitlab.state.next_id()
+            twin = dataclasses.replace(note, id=number, discussion_id=new_discussion_id(number))
+            self._merge_request().notes[number] = twin
+
     # --- the model ---
 
     def says(self, *turns: scripted.Step) -> None:
@@ -444,6 +452,7 @@ class Process:
         self.points: list[str] = []
         self.daemons: dict[str, asyncio.Task[None]] = {}
         self._fatal = fatal
+        self._before: dict[str, Callable[[], None]] = {}
         self._ended = False
         self._stoppers: dict[str, Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -558,9 +567,14 @@ class Process:
         self.steps[step] = fail
         return tries
 
+    def before(self, call: str, act: Callable[[], None]) -> None:
+        """Something happens in the world right before the process makes that call."""
+        self._before[f"before {call}"] = act
+
     def point(self, name: str) -> None:
         """Here the process has, or is about to have, an effect on the world."""
         self.check()
+        self._before.pop(name, lambda: None)()
         self.points.append(name)
         if self._fatal(len(self.points) - 1, name):
             self.dead = True
