@@ -20,6 +20,7 @@ from hummingbird_operator.kube.client import NETWORK_POLICIES, PODS, SANDBOX_POO
 from hummingbird_operator.kube.connection import Endpoint
 from hummingbird_operator.kube.events import Recorder
 from hummingbird_operator.kube.exec import ExecConnection
+from hummingbird_operator.kube.watch import keep_watching
 from hummingbird_operator.sandboxes.pod import PodSandbox
 from hummingbird_operator.sandboxpools import handlers
 from hummingbird_operator.sandboxpools.claims import Claims, Member
@@ -90,9 +91,12 @@ class Operator:
                 private_key_path=access.configuration.key_file,
             )
 
-        handlers.register(
+        seen = handlers.register(
             registry,
             handlers.Deps(self.kube, self.claims, recorder, run_namespaces=self.run_namespaces, orphan_seconds=2.0),
+        )
+        watch = asyncio.create_task(
+            keep_watching(self.kube.endpoint, PODS, self.namespace, label_selector=labels.POOL, seen=seen)
         )
         settings = kopf.OperatorSettings()
         settings.peering.standalone = True
@@ -112,6 +116,7 @@ class Operator:
             ready_flag=ready,
             stop_flag=self.stopping,
         )
+        watch.cancel()
         await self.kube.close()
 
     # --- what tests ask ---
@@ -482,7 +487,8 @@ def test_deleting_a_pool_leaves_the_claimed_member_to_its_run(operator: Operator
 
     operator.until(gone, 15)
     took = time.monotonic() - began
-    operator.until(lambda: [p["metadata"]["uid"] for p in operator.pods("ending")] == [member.uid], 15)
+    live = [pod for pod in operator.pods("ending") if "deletionTimestamp" not in pod["metadata"]]
+    assert [pod["metadata"]["uid"] for pod in live] == [member.uid]
     time.sleep(1)
     assert operator.do(operator.claims.find(run)) == member
     assert took < 10

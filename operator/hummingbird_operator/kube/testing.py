@@ -9,18 +9,19 @@ It knows no schemas, defaults, admission or controllers: those are tested agains
 from __future__ import annotations
 
 import asyncio
-import copy
 import itertools
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from hummingbird_operator.api.conditions import rfc3339
 from hummingbird_operator.errors import Conflict, Invalid, NotFound
 from hummingbird_operator.kube.client import AlreadyExists, Object, Objects, Resource
 
 Key = tuple[str, str, str]
+T = TypeVar("T")
 WRITES = ("create", "patch", "merge", "delete")
 
 
@@ -53,14 +54,14 @@ class FakeKube:
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """See KubeApi."""
         await self._enter("get", resource, name)
-        return copy.deepcopy(self._find(resource, namespace, name))
+        return _copy(self._find(resource, namespace, name))
 
     async def list(self, resource: Resource, namespace: str, *, label_selector: str = "") -> Objects:
         """See KubeApi; may be stale by `lag` writes."""
         await self._enter("list", resource, "")
         state = self._view()
         return [
-            copy.deepcopy(body)
+            _copy(body)
             for (plural, where, _), body in state.items()
             if plural == resource.plural and namespace in ("", where) and matches(body, label_selector)
         ]
@@ -71,7 +72,7 @@ class FakeKube:
         await self._enter("create", resource, name)
         if (resource.plural, namespace, name) in self._objects:
             raise AlreadyExists(f"{resource.plural} {namespace}/{name} already exists")
-        new = copy.deepcopy(body)
+        new = _copy(body)
         new["metadata"] |= {
             "name": name,
             "namespace": namespace,
@@ -86,7 +87,7 @@ class FakeKube:
     ) -> Object:
         """See KubeApi."""
         await self._enter("patch", resource, name)
-        new = copy.deepcopy(self._find(resource, namespace, name))
+        new = _copy(self._find(resource, namespace, name))
         for operation in operations:
             apply_operation(new, operation)
         return self._update(resource, namespace, name, new, subresource)
@@ -100,7 +101,7 @@ class FakeKube:
         version = body.get("metadata", {}).get("resourceVersion")
         if version is not None and version != old["metadata"]["resourceVersion"]:
             raise Conflict(f"{resource.plural} {namespace}/{name}: the object has been modified")
-        return self._update(resource, namespace, name, merged(copy.deepcopy(old), body), subresource)
+        return self._update(resource, namespace, name, merged(_copy(old), body), subresource)
 
     async def delete(
         self,
@@ -122,7 +123,7 @@ class FakeKube:
         if not keep:
             self._remove(resource, namespace, name)
         elif not old["metadata"].get("deletionTimestamp"):
-            new = copy.deepcopy(old)
+            new = _copy(old)
             new["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
             self._store("MODIFIED", resource, new)
 
@@ -130,16 +131,16 @@ class FakeKube:
 
     def set_status(self, resource: Resource, namespace: str, name: str, status: Object) -> Object:
         """Write status as a kubelet does: no call is counted."""
-        new = copy.deepcopy(self._find(resource, namespace, name))
+        new = _copy(self._find(resource, namespace, name))
         new["status"] = status
-        return copy.deepcopy(self._store("MODIFIED", resource, new))
+        return _copy(self._store("MODIFIED", resource, new))
 
     def put(self, resource: Resource, namespace: str, body: Object) -> Object:
         """Place or replace an object: no call is counted."""
-        new = copy.deepcopy(body)
+        new = _copy(body)
         new["metadata"].setdefault("namespace", namespace)
         new["metadata"].setdefault("uid", f"uid-{next(self._uids)}")
-        return copy.deepcopy(self._store("MODIFIED", resource, new))
+        return _copy(self._store("MODIFIED", resource, new))
 
     def finish_deletions(self) -> None:
         """Let pods that are being deleted go."""
@@ -149,7 +150,7 @@ class FakeKube:
 
     def all(self, resource: Resource) -> Objects:
         """Every object of that kind as it stands now."""
-        return [copy.deepcopy(body) for (plural, _, _), body in self._objects.items() if plural == resource.plural]
+        return [_copy(body) for (plural, _, _), body in self._objects.items() if plural == resource.plural]
 
     # --- storage ---
 
@@ -169,24 +170,24 @@ class FakeKube:
     def _update(self, resource: Resource, namespace: str, name: str, new: Object, subresource: str) -> Object:
         old = self._find(resource, namespace, name)
         if subresource == "status":
-            new = {**copy.deepcopy(old), "status": new.get("status")}
+            new = {**_copy(old), "status": new.get("status")}
         if new["metadata"]["uid"] != old["metadata"]["uid"] or new["metadata"]["name"] != name:
             raise Invalid(f"{resource.plural} {namespace}/{name}", "metadata.uid and metadata.name are immutable")
         if new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation", 1)) + 1
         if new == old:
-            return copy.deepcopy(old)
+            return _copy(old)
         if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers") and not self.graceful:
             self._remove(resource, namespace, name)
             return new
-        return copy.deepcopy(self._store("MODIFIED", resource, new))
+        return _copy(self._store("MODIFIED", resource, new))
 
     def _store(self, event: str, resource: Resource, body: Object) -> Object:
         body["metadata"]["resourceVersion"] = str(next(self._versions))
         key = (resource.plural, body["metadata"].get("namespace", ""), body["metadata"]["name"])
         self._objects[key] = body
         self._remember(event, resource, body)
-        return copy.deepcopy(body)
+        return _copy(body)
 
     def _remove(self, resource: Resource, namespace: str, name: str) -> None:
         body = self._objects.pop((resource.plural, namespace, name))
@@ -206,6 +207,12 @@ class FakeKube:
         return state
 
 
+def _copy(value: T) -> T:
+    """Three times as quick as copy.deepcopy, and what is not JSON shows."""
+    copied: T = json.loads(json.dumps(value))
+    return copied
+
+
 def matches(body: Object, selector: str) -> bool:
     """Equality and existence terms of a label selector, which is all that we use."""
     found = body["metadata"].get("labels") or {}
@@ -219,7 +226,7 @@ def matches(body: Object, selector: str) -> bool:
 def merged(target: Any, change: Any) -> Any:
     """RFC 7386."""
     if not isinstance(change, dict):
-        return copy.deepcopy(change)
+        return _copy(change)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in change.items():
         if value is None:
@@ -239,7 +246,7 @@ def apply_operation(body: Object, operation: Object) -> None:
     try:
         for part in parents:
             target = target[int(part)] if isinstance(target, list) else target[part]
-        _OPERATIONS[operation["op"]](target, last, copy.deepcopy(operation.get("value")))
+        _OPERATIONS[operation["op"]](target, last, _copy(operation.get("value")))
     except (KeyError, IndexError, TypeError) as error:
         raise Conflict(f"patch {operation['op']} {operation['path']}: does not apply") from error
 

@@ -56,7 +56,8 @@ class Claims:
         self._starts = Starts(kube, namespace, now=now, clock=clock, changed=self.changed)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._taken = Recent(clock)  # uids of members that this process claimed or is claiming
-        self._made: dict[str, Recent] = {}  # by pool: names of members made for runs
+        self._made: dict[str, Recent] = {}  # by pool
+        self._growth: dict[str, asyncio.Lock] = {}  # by pool
         self._tried: dict[str, str] = {}  # by run: the member whose claim may have been written
         self._waiting: WeakSet[asyncio.Event] = WeakSet()
 
@@ -146,9 +147,19 @@ class Claims:
         for event in list(self._waiting):
             event.set()
 
+    # --- the pools' side ---
+
+    def growth(self, pool: str) -> asyncio.Lock:
+        """Whoever makes members of the pool, waiting ones or a run's own, holds this from reading to making."""
+        return self._growth.setdefault(pool, asyncio.Lock())
+
+    def made(self, pool: str) -> Recent:
+        """Names of members that this process made."""
+        return self._made.setdefault(pool, Recent(self._clock))
+
     def unseen(self, snapshot: Snapshot) -> frozenset[str]:
-        """Names of members made for runs that the reading does not show yet: they count against the maximum."""
-        recent = self._made.setdefault(snapshot.pool.metadata.name, Recent(self._clock))
+        """Names of members just made that the reading does not show yet: they count against the maximum."""
+        recent = self.made(snapshot.pool.metadata.name)
         recent.seen(pod.name for pod in snapshot.pods)
         return frozenset(recent.all())
 
@@ -182,7 +193,7 @@ class Claims:
             if taken is not None:
                 self.metrics.claims.labels(name, "lingered" if pod.session else "warm").inc()
                 return Member.of(taken, self.namespace, run_uid, lingered=bool(pod.session))
-        return await self._cold_in_pool(run_uid, snapshot, active_seconds)
+        return await self._cold_in_pool(run_uid, name, active_seconds)
 
     async def _take(self, pod: Pod, run_uid: str, active_seconds: int, linger_seconds: int) -> Pod | None:
         """The compare-and-swap. None: it is somebody else's, or about to be."""
@@ -210,25 +221,27 @@ class Claims:
         del self._tried[run_uid]
         return None
 
-    async def _cold_in_pool(self, run_uid: str, snapshot: Snapshot, active_seconds: int) -> Member | None:
-        pool, name = snapshot.pool, snapshot.pool.metadata.name
-        if choose.room(snapshot, self.unseen(snapshot)) <= 0:
-            return None
-        self._made[name].add(objects.cold_name(name, run_uid))
-        template = objects.template_of(pool)
-        return await self._cold(run_uid, template, name, active_seconds, pool.spec.linger.seconds)
+    async def _cold_in_pool(self, run_uid: str, name: str, active_seconds: int) -> Member | None:
+        async with self.growth(name):
+            snapshot = await self.reader.snapshot(name)
+            if choose.room(snapshot, self.unseen(snapshot)) <= 0:
+                return None
+            template = objects.template_of(snapshot.pool)
+            pod = await self._cold(run_uid, template, name, active_seconds, snapshot.pool.spec.linger.seconds)
+        return await self._started(pod, run_uid)
 
     async def _unpooled(self, run_uid: str, template: Mapping[str, Any] | None, active_seconds: int) -> Member | None:
         if template is None:
             raise Invalid("sandbox", "neither a pool nor a template was given")
         templates.check(template, "sandbox")
         await self._starts.close_network()
-        return await self._cold(run_uid, template, "", active_seconds, 0)
+        return await self._started(await self._cold(run_uid, template, "", active_seconds, 0), run_uid)
 
     async def _cold(
         self, run_uid: str, template: Mapping[str, Any], pool: str, active_seconds: int, linger_seconds: int
-    ) -> Member | None:
+    ) -> Pod | None:
         name = self._tried[run_uid] = objects.cold_name(pool, run_uid)
+        self.made(pool).add(name)
         try:
             pod = await self._starts.make(
                 run_uid, template, pool=pool, active_seconds=active_seconds, linger_seconds=linger_seconds
@@ -237,10 +250,13 @@ class Claims:
             logger.warning("no room for a cold start: %s", error.problem)
             pod = None
         if pod is None:
-            if pool in self._made:
-                self._made[pool].discard(name)
+            self.made(pool).discard(name)
+        return pod
+
+    async def _started(self, pod: Pod | None, run_uid: str) -> Member | None:
+        if pod is None:
             return None
-        self.metrics.claims.labels(pool, "cold").inc()
+        self.metrics.claims.labels(pod.pool, "cold").inc()
         return Member.of(await self._starts.ready(pod), self.namespace, run_uid)
 
     # --- small things ---

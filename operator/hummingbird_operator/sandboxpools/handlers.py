@@ -67,7 +67,14 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[s
 
     Members are not kopf's to watch: it would watch pods in the operator's own namespace as well.
     """
-    reconciler = Reconciler(deps.kube, deps.claims, deps.recorder, run_namespaces=deps.run_namespaces, leads=deps.leads)
+    reconciler = Reconciler(
+        deps.kube,
+        deps.claims,
+        deps.recorder,
+        run_namespaces=deps.run_namespaces,
+        orphan_seconds=deps.orphan_seconds,
+        leads=deps.leads,
+    )
     wakes = Wakes()
 
     @kopf.on.event(labels.GROUP, labels.VERSION, "sandboxpools", registry=registry)
@@ -77,7 +84,8 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[s
     def member_seen(body: Mapping[str, Any]) -> None:
         pod = read(body)
         wakes.wake(pod.pool)
-        if not pod.live or (pod.ready and pod.role != labels.ROLE_ACTIVE):
+        # one that was deleted without grace carries no sign of it: for an active one, ask once too often
+        if not pod.live or pod.ready:
             deps.claims.notify()
 
     # Deletion waits for the daemon, which leaves at once: the times are for an API server that is away.

@@ -27,7 +27,6 @@ from hummingbird_operator.sandboxpools import decide, objects
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.facts import Snapshot
 from hummingbird_operator.sandboxpools.members import Pod, read
-from hummingbird_operator.sandboxpools.starts import Recent
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +49,6 @@ class Recorder(Protocol):
 class Memory:
     """What one process remembers of one pool between passes; lost with it, and nothing but speed with that."""
 
-    made: Recent
     history: decide.History = field(default_factory=decide.History)
     orphans_at: float = float("-inf")
     policy_at: float = float("-inf")
@@ -85,7 +83,6 @@ class Reconciler:
         self._leads = leads
         self._now = now
         self._clock = clock
-        self._locks: dict[str, asyncio.Lock] = {}
         self._memories: dict[str, Memory] = {}
 
     async def reconcile(self, name: str) -> float | None:
@@ -93,13 +90,13 @@ class Reconciler:
 
         Raises NotFound (the pool is gone) and whatever the API server raises: the caller tries again later.
         """
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        async with self._claims.growth(name):
             if not self._leads():
                 return 1.0
             snapshot = await self._reader.snapshot(name)
             if snapshot.pool.metadata.deleting:
                 return None
-            memory = self._memories.setdefault(snapshot.pool.metadata.uid, Memory(Recent(self._clock)))
+            memory = self._memories.setdefault(snapshot.pool.metadata.uid, Memory())
             facts = await self._gather(snapshot, memory)
             plan = decide.decide(facts)
             try:
@@ -114,7 +111,7 @@ class Reconciler:
 
         comes, which works from a cache and may take a member that was claimed a moment ago (kubernetes#114603).
         """
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        async with self._claims.growth(name):
             while True:
                 left = [pod for pod in await self._reader.members(name) if _unclaimed(pod, uid)]
                 await asyncio.gather(*(self._delete(decide.Deletion(pod, "poolDeleted")) for pod in left))
@@ -136,8 +133,6 @@ class Reconciler:
             memory.template_hash, memory.history = template_hash, decide.History()
         if any(decide.proven(pod, self._now()) for pod in snapshot.pods):
             memory.history = replace(memory.history, failures=0, last_failure=None, problem="")
-        memory.made.seen(pod.name for pod in snapshot.pods)
-        unseen = memory.made.all() | self._claims.unseen(snapshot)
         return decide.Facts(
             pool=pool,
             pods=snapshot.pods,
@@ -148,7 +143,7 @@ class Reconciler:
             refusal=refusal,
             unsupported=pool.spec.virtual_machine is not None,
             policy=await self._policy_state(pool, memory),
-            history=replace(memory.history, unseen=frozenset(unseen)),
+            history=replace(memory.history, unseen=self._claims.unseen(snapshot)),
         )
 
     async def _over(self, snapshot: Snapshot, memory: Memory) -> frozenset[str]:
@@ -188,14 +183,12 @@ class Reconciler:
             memory.history = memory.history.after_failure(len(plan.failed), plan.failed[0].problem, facts.now)
         if plan.create:
             body = objects.standby(pool)
-            results = await asyncio.gather(
-                *(self._create(body, memory) for _ in range(plan.create)), return_exceptions=True
-            )
+            results = await asyncio.gather(*(self._create(body) for _ in range(plan.create)), return_exceptions=True)
             self._note_quota(results, memory)
 
-    async def _create(self, body: Object, memory: Memory) -> None:
+    async def _create(self, body: Object) -> None:
         pod = read(await self._kube.create(PODS, self._namespace, body))
-        memory.made.add(pod.name)
+        self._claims.made(pod.pool).add(pod.name)
         self._metrics.created.labels(pod.pool).inc()
 
     def _note_quota(self, results: Sequence[BaseException | None], memory: Memory) -> None:
