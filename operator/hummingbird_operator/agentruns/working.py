@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
@@ -18,7 +19,7 @@ from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus, UsageStatus
-from hummingbird_operator.errors import Invalid, SandboxLost, Unavailable
+from hummingbird_operator.errors import HummingbirdError, Invalid, LeadershipLost, NotFound, SandboxLost
 from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.state import LoopResult, Progress
 
@@ -84,6 +85,20 @@ class Working:
         self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached
     ) -> AgentRun:
         """Until the thread is through: pass on cancel and deadline, and write the progress down."""
+        try:
+            return await self._watch(call, run, facts, control, reached)
+        except Exception:
+            control.abort.set(Outcome.SHUTTING_DOWN)
+            await asyncio.wait({call})  # never two threads for one run
+            control.abort = Abort()
+            raise
+        finally:
+            if not call.done():  # nobody waits for the thread any more: it must not go on buying answers
+                control.abort.set(Outcome.SHUTTING_DOWN)
+
+    async def _watch(
+        self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached
+    ) -> AgentRun:
         while not call.done():
             woken = asyncio.create_task(control.wake.wait())
             either: set[asyncio.Future[Any]] = {call, woken}
@@ -100,10 +115,12 @@ class Working:
         return run
 
     async def _written(self, run: AgentRun, status: AgentRunStatus, control: Control) -> AgentRun:
-        """A progress write: one that fails for now is dropped, the next one says more anyway."""
+        """A progress write: one that fails is dropped, the next one says more anyway."""
         try:
             return await self._status.write(run, status)
-        except Unavailable as error:
+        except (LeadershipLost, NotFound):
+            raise
+        except HummingbirdError as error:
             logger.warning("progress was not written: %s", error, extra={"run": control.name})
             return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from hummingbird_ai.errors import ContextOverflow, QuotaExhausted
 from hummingbird_ai.messages import Finish, ModelResponse
 from hummingbird_operator.agentruns.decide import Step
-from hummingbird_operator.errors import Invalid, NotFound
+from hummingbird_operator.errors import Conflict, Invalid, NotFound
 from tests.unit.agentruns.builders import NOW
 from tests.unit.agentruns.world import TURNS, World, shell
 
@@ -325,3 +326,48 @@ async def test_a_run_that_ends_every_process_that_has_it_is_given_up(world: Worl
     assert world.outcome == ("False", "AttemptsExhausted")
     assert "3" in world.notes[0].body
     nothing_is_left(world)
+
+
+# --- the process ---
+
+
+async def test_a_process_that_no_longer_leads_stops_its_model_call_and_writes_nothing_more(world: World) -> None:
+    world.model_waits_at(1)
+    world.order()
+    process = world.start()
+    await world.until_now(lambda: len(world.model.calls) == 2)
+    process.leads = False
+    await asyncio.gather(*process.daemons.values())
+    await world.until_now(lambda: "model.generate" in process.aborted)
+    version = world.run().metadata.resource_version
+    await process.end()
+    assert world.run().metadata.resource_version == version
+    world.model_goes_on()
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    assert len(world.model.calls) == 4
+
+
+async def test_a_daemon_that_is_cancelled_by_force_stops_its_command(world: World) -> None:
+    world.says(shell("touch /tmp/data/begun; sleep 300"), "never")
+    world.order()
+    process = world.start()
+    await world.until_now(lambda: bool(world.pool.made) and (world.pool.made[0].root / "data/begun").exists())
+    for daemon in process.daemons.values():
+        daemon.cancel()
+    await world.until_now(lambda: "sandbox.run" in process.aborted)
+
+
+async def test_a_progress_write_that_fails_disturbs_nobody(world: World) -> None:
+    world.model_waits_at(1)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 2)
+    problems: list[Exception] = [Conflict("somebody wrote"), Invalid("agentruns", "the Role is not applied")]
+    world.kube.fail = lambda verb, *_: problems.pop() if verb == "patch" and problems else None
+    await world.until_now(lambda: len(problems) < 2)
+    world.model_goes_on()
+    await world.until(lambda: world.condition("Finished") is not None)
+    assert world.outcome == ("True", "Completed")
+    assert len(world.model.calls) == 3
+    assert len(world.pool.executed) == 3

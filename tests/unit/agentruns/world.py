@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.calls import generate_with_retry
+from hummingbird_ai.errors import CallAborted
 from hummingbird_ai.messages import Content, ModelAdapter, ToolCall
 from hummingbird_ai.testing import ScriptedModel, scripted
 from hummingbird_operator.agentruns import handlers
@@ -49,6 +50,7 @@ from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.api.labels import API_VERSION, FINALIZER
 from hummingbird_operator.delivery import markers
 from hummingbird_operator.delivery.notes import Notes
+from hummingbird_operator.errors import Aborted
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.sessions.sandbox import Sandbox
@@ -450,6 +452,8 @@ class Process:
         self.leads = True
         self.me = RunnerRef(identity=f"operator-{number}", epoch=number)
         self.points: list[str] = []
+        self.aborted: list[str] = []
+        """Calls that were ended from outside."""
         self.daemons: dict[str, asyncio.Task[None]] = {}
         self._fatal = fatal
         self._before: dict[str, Callable[[], None]] = {}
@@ -648,7 +652,11 @@ class _Watched:
     def _called(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def through(*args: Any, **kwargs: Any) -> Any:
             with self._points(name):
-                return call(*args, **kwargs)
+                try:
+                    return call(*args, **kwargs)
+                except (Aborted, CallAborted):
+                    self._process.aborted.append(f"{self._prefix}.{name}")
+                    raise
 
         return through
 
