@@ -1,0 +1,1 @@
+"""Figures, not verdicts: each bench compares two things in one run and prints the ratio. `make bench` runs them all."""
