@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import gitlab
 import requests
@@ -19,42 +18,19 @@ from gitlab.exceptions import GitlabError, GitlabHttpError, GitlabParsingError
 
 from hummingbird_ai.http import retry_after
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.forges.gitlab import SERVICE, OneHostSession, Token
 
-SERVICE = "GitLab"
 TOKEN_SETTING = "gitlab.token_env"  # noqa: S105 - the name of a setting, not a secret
 READ_RETRIES = 3
 LONGEST_WAIT = 86_400.0
 """Seconds: a longer hint of the server is cut to this."""
 
-Token = str | Callable[[], str]
 
-
-class _Bearer(requests.auth.AuthBase):
-    """Adds the token when a request leaves. As Authorization, which requests drops on a redirect to another host."""
-
-    def __init__(self, token: Token) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        token = self._token if isinstance(self._token, str) else self._token()
-        request.headers["Authorization"] = f"Bearer {token}"
-        return request
-
-
-class _Session(requests.Session):
-    """Sets the time limits, keeps to the configured host, and turns 429 into `Unavailable`."""
-
-    def __init__(self, url: str, token: Token, timeout: tuple[float, float]) -> None:
-        super().__init__()
-        self.auth = _Bearer(token)
-        self._origin = urlsplit(url)[:2]
-        self._timeout = timeout
+class _Session(OneHostSession):
+    """Turns 429 into `Unavailable`: the caller's step comes again."""
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
-        """As in requests; a next link to another host is refused before the token could go there."""
-        if urlsplit(str(url))[:2] != self._origin:
-            raise Unavailable(SERVICE, f"its answer points to another host ({urlsplit(str(url)).netloc})")
-        kwargs["timeout"] = self._timeout
+        """As in requests; never waits for a rate limit."""
         response = super().request(method, url, *args, **kwargs)
         if response.status_code == 429:
             hint = retry_after(response.headers)

@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from hummingbird_operator.delivery import markers
-from hummingbird_operator.delivery.connection import READ_RETRIES, SERVICE, Connection, Token, translated
+from hummingbird_operator.delivery.connection import READ_RETRIES, Connection, translated
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.forges.gitlab import SERVICE, Token
 
 MAXIMUM_CHARACTERS = 1_000_000
 _GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")

@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import gitlab
 import requests
@@ -20,14 +19,10 @@ from gitlab.exceptions import GitlabError, GitlabParsingError
 
 from hummingbird_ai.http import retry_after
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.forges.gitlab import SERVICE, OneHostSession, Token
 
-SERVICE = "GitLab"
 CHUNK = 65_536
 RETRIES = 4
-TIMEOUT = (10.0, 60.0)
-"""Seconds to connect, and between two pieces of an answer."""
-
-Token = str | Callable[[], str]
 Sleep = Callable[[float], object]
 
 
@@ -39,33 +34,16 @@ class Patience:
     in_all: float = 60.0
 
 
-class _Bearer(requests.auth.AuthBase):
-    """Adds the token when a request leaves. As Authorization, which requests drops on a redirect to another host."""
-
-    def __init__(self, token: Token) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        token = self._token if isinstance(self._token, str) else self._token()
-        request.headers["Authorization"] = f"Bearer {token}"
-        return request
-
-
-class _Session(requests.Session):
-    """Time limits, one host, and 429 answered with a bounded wait."""
+class _Session(OneHostSession):
+    """429 answered with a bounded wait."""
 
     def __init__(self, url: str, token: Token, sleep: Sleep, patience: Patience) -> None:
-        super().__init__()
-        self.auth = _Bearer(token)
-        self._origin = urlsplit(url)[:2]
+        super().__init__(url, token)
         self._sleep = sleep
         self._patience = patience
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
         """As in requests; raises Unavailable when the rate limit lasts longer than our patience."""
-        if urlsplit(str(url))[:2] != self._origin:
-            raise Unavailable(SERVICE, f"its answer points to another host ({urlsplit(str(url)).netloc})")
-        kwargs["timeout"] = TIMEOUT
         waited, attempt = 0.0, 0
         while True:
             response = super().request(method, url, *args, **kwargs)

@@ -15,9 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.forges.gitlab import Token
 from hummingbird_operator.sessions.tools import SourceResult, StreamingResponse, ToolRegistry
 from hummingbird_operator.sources import gitlab_definitions as definitions
-from hummingbird_operator.sources.connection import CHUNK, Patience, Reader, Sleep, Token, translated
+from hummingbird_operator.sources.connection import CHUNK, Patience, Reader, Sleep, translated
 from hummingbird_operator.sources.job_log import clean_log
 from hummingbird_operator.sources.unified_diff import unified_diff
 
