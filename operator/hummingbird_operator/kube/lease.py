@@ -45,6 +45,7 @@ class Election:
         identity: str,
         on_lost: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self.identity = identity
         self.epoch = 0
@@ -54,6 +55,7 @@ class Election:
         self._name = name
         self._on_lost = on_lost
         self._clock = clock
+        self._retry_seconds = retry_seconds
         self._renewed = float("-inf")
         self._seen: Held | None = None
         self._lease: Object = {}
@@ -76,7 +78,7 @@ class Election:
                 self._renewal = asyncio.create_task(self._keep_renewing())
                 return True
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS):
+                async with asyncio.timeout(self._retry_seconds):
                     await stop.wait()
         return False
 
@@ -91,7 +93,7 @@ class Election:
         self._renewed = float("-inf")
         nobody = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
-            async with asyncio.timeout(RETRY_SECONDS):
+            async with asyncio.timeout(self._retry_seconds):
                 await self._swap(self._lease, nobody)
         except (HummingbirdError, TimeoutError) as error:
             logger.warning("the lease was not released and will run out instead: %s", error)
@@ -139,7 +141,7 @@ class Election:
 
     async def _keep_renewing(self) -> None:
         while True:
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(self._retry_seconds)
             began = self._clock()
             left = RENEW_SECONDS - (began - self._renewed)
             if left <= 0:
