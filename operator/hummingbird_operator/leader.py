@@ -27,7 +27,7 @@ from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.api.labels import FINALIZER, GROUP
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
-from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube
+from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube, KubeApi
 from hummingbird_operator.kube.events import Recorder
 from hummingbird_operator.kube.exec import ExecConnection
 from hummingbird_operator.kube.lease import Election
@@ -202,7 +202,7 @@ def _end_hard() -> None:
     os._exit(1)
 
 
-async def _check_cluster(kube: Kube, settings: Settings, options: Options, stop: asyncio.Event) -> None:
+async def _check_cluster(kube: KubeApi, settings: Settings, options: Options, stop: asyncio.Event) -> None:
     """Raise Invalid where the CRDs or the Roles are not there; wait for an API server that is away."""
     wanted = ((AGENT_RUNS, options.namespace), (SANDBOX_POOLS, settings.config.sandbox.namespace))
     for resource, namespace in wanted:

@@ -54,7 +54,8 @@ def test_kopf_is_set_up_as_the_operations_page_says() -> None:
     assert not settings.posting.enabled
     assert settings.persistence.finalizer == "hummingbird-project.io/operator"
     # kopf's own list of pauses ends after a minute, and the runs in flight would end with it
-    pauses = list(itertools.islice(iter(settings.networking.error_backoffs), 200))
+    assert isinstance(settings.networking.error_backoffs, leader.EndlessBackOff)
+    pauses = list(itertools.islice(settings.networking.error_backoffs, 200))
     assert len(pauses) == 200
     assert max(pauses) <= 30
     assert isinstance(settings, kopf.OperatorSettings)
