@@ -14,6 +14,8 @@ from hummingbird_operator.errors import Invalid
 from hummingbird_operator.sources import gitlab
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hummingbird_ai.messages import ModelAdapter
     from hummingbird_ai.pricing import Prices
     from hummingbird_operator.agentruns.resolve import Order
@@ -57,7 +59,7 @@ class ConfiguredDoors:
         """Tokens that the model can see."""
         return models.context_window(name)
 
-    def sources(self, registry: ToolRegistry, order: Order) -> None:
+    def sources(self, registry: ToolRegistry, order: Order, sleep: Callable[[float], object]) -> None:
         """Register what the workflow names and nothing else."""
         for source in order.workflow.entry.data_sources:
             if source != "gitlab":
@@ -74,6 +76,7 @@ class ConfiguredDoors:
                 project=order.target.project,
                 merge_request=order.target.merge_request,
                 ca=str(config.ca_file) if config.ca_file else None,
+                sleep=sleep,
             )
 
     def check(self, order: Order) -> None:

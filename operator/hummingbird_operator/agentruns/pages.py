@@ -51,9 +51,16 @@ class NotePages:
                 notices=[CUT] if order.message_cut else [],
                 secrets=secrets,
             )
+        if reason == c.Failure.SESSION_NOT_FOUND:
+            return bodies.session_expired(marker=_marker(run, "failed"))
         if reason == c.Failure.CANCELLED:
             marker = _marker(run, "cancelled")
             return bodies.cancelled(marker=marker, partial=text, footer=footer, transcript=transcript, secrets=secrets)
+        if reason == c.Failure.TIMED_OUT and (seconds := _seconds(run)):
+            marker = _marker(run, "failed")
+            return bodies.timed_out(
+                seconds, marker=marker, partial=text, footer=footer, transcript=transcript, secrets=secrets
+            )
         return bodies.failure(
             f"{reason}: {message}",
             workflow=order.workflow.name,
@@ -90,6 +97,11 @@ class NotePages:
             incomplete=[*(said.result.incomplete if said else (NO_TRANSCRIPT,)), *moved],
             pipeline_green=head.pipeline_status == "success" and order.workflow.entry.action == "pipeline",
         )
+
+
+def _seconds(run: AgentRun) -> int | None:
+    limits = run.status.resolved.limits if run.status.resolved else None
+    return limits.timeout_seconds if limits else None
 
 
 def _marker(run: AgentRun, state: str) -> Marker:

@@ -51,8 +51,11 @@ class Doors(Protocol):
     def window(self, name: str) -> int:
         """Tokens that the model can see."""
 
-    def sources(self, registry: ToolRegistry, order: Order) -> None:
-        """Register the workflow's data sources, with their own read tokens. Raises Invalid."""
+    def sources(self, registry: ToolRegistry, order: Order, sleep: Callable[[float], object]) -> None:
+        """Register the workflow's data sources, with their own read tokens; `sleep` ends when the run does.
+
+        Raises Invalid.
+        """
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ class Worker:
         name = resolved.model or ""
         model = self._doors.model(name)
         registry = ToolRegistry(sandbox)
-        self._doors.sources(registry, task.order)
+        self._doors.sources(registry, task.order, abort.wait)
         # a recall has no sandbox, yet it must name the very tools that the session had
         own = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
         system = saved.system_prompt if saved else system_prompt(registry.get_tool_notes(), task.order.workflow.prompt)

@@ -86,7 +86,7 @@ async def test_a_run_past_its_time_is_ended_in_its_model_call_and_says_so(world:
     world.skip(61)
     await world.finished()
     assert world.outcome == ("False", "TimedOut")
-    assert "TimedOut" in world.notes[0].body
+    assert "stopped: it had" in world.notes[0].body
     nothing_is_left(world)
 
 

@@ -225,7 +225,7 @@ class Doors:
     def window(self, name: str) -> int:
         return 1_000_000
 
-    def sources(self, registry: ToolRegistry, order: Order) -> None:
+    def sources(self, registry: ToolRegistry, order: Order, sleep: Callable[[float], object]) -> None:
         return None
 
 
@@ -276,7 +276,7 @@ class World:
 
     # --- people ---
 
-    def order(self, name: str = "why", **spec: Any) -> AgentRun:
+    def order(self, name: str = "why", *, namespace: str = NAMESPACE, **spec: Any) -> AgentRun:
         """Apply an AgentRun."""
         target = {"gitlab": {"project": self.project, "mergeRequest": MERGE_REQUEST}}
         body = {
@@ -291,7 +291,7 @@ class World:
             },
             "spec": {"workflow": "analyze-failures", "target": target, **spec},
         }
-        return AgentRun.parse(self.kube.put(AGENT_RUNS, NAMESPACE, body))
+        return AgentRun.parse(self.kube.put(AGENT_RUNS, namespace, body))
 
     async def cancel(self, name: str = "why") -> None:
         await self.kube.merge(AGENT_RUNS, NAMESPACE, name, {"spec": {"cancel": True}})
@@ -460,6 +460,7 @@ class Process:
         self._ended = False
         self._stoppers: dict[str, Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._workers: dict[str, asyncio.Lock] = {}
         self._threads = ThreadPoolExecutor(4), ThreadPoolExecutor(4)
         self._notes = Notes(world.gitlab.url, "bot-token")
         self._wire(world.settings())
@@ -524,24 +525,26 @@ class Process:
 
     def _event(self, type_: str, body: dict[str, Any]) -> None:
         if body.get("kind") == "AgentRun" and not self.dead:
-            task = asyncio.create_task(self._handle(type_, body))
+            task = asyncio.create_task(self._in_order(type_, body))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _in_order(self, type_: str, body: dict[str, Any]) -> None:
+        """One event of an object after the other, as kopf does it."""
+        async with self._workers.setdefault(body["metadata"]["uid"], asyncio.Lock()):
+            await self._handle(type_, body)
 
     async def _handle(self, type_: str, body: dict[str, Any]) -> None:
         await self._seen(event={"type": type_, "object": body})
         uid, deleting = body["metadata"]["uid"], "deletionTimestamp" in body["metadata"]
         wanted = type_ != "DELETED" and self._filter(status=body.get("status") or {})
-        if deleting and uid in self._stoppers:
-            self._stoppers[uid].set(kopf.DaemonStoppingReason.RESOURCE_DELETED)
-        elif wanted and not deleting and uid not in self.daemons:
+        if not deleting and wanted and uid not in self.daemons:
             self._stoppers[uid] = _stopper()
             self.daemons[uid] = asyncio.create_task(self._daemon(uid, body))
-        elif deleting and type_ != "DELETED" and uid not in self.daemons:
-            # kopf starts daemons for what is being deleted under its finalizer, and stops them at once
-            self._stoppers[uid] = _stopper()
+        elif deleting and uid in self.daemons and not self.daemons[uid].done():
             self._stoppers[uid].set(kopf.DaemonStoppingReason.RESOURCE_DELETED)
-            self.daemons[uid] = asyncio.create_task(self._daemon(uid, body))
+        elif deleting and type_ != "DELETED":
+            await self._release(uid)  # kopf spawns no daemon for what is being deleted already
 
     async def _daemon(self, uid: str, body: dict[str, Any]) -> None:
         try:
@@ -549,11 +552,15 @@ class Process:
         except Death:
             self.world.moved()
             return
-        with contextlib.suppress(StopIteration):
-            live = next(raw for raw in self.world.kube.all(AGENT_RUNS) if raw["metadata"]["uid"] == uid)
-            if "deletionTimestamp" in live["metadata"] and not self.dead:
+        await self._release(uid)
+
+    async def _release(self, uid: str) -> None:
+        """Take the finalizer from what is being deleted."""
+        for live in self.world.kube.all(AGENT_RUNS):
+            meta = live["metadata"]
+            if meta["uid"] == uid and "deletionTimestamp" in meta and meta.get("finalizers") and not self.dead:
                 gone = [{"op": "remove", "path": "/metadata/finalizers"}]
-                await self.world.kube.patch(AGENT_RUNS, NAMESPACE, live["metadata"]["name"], gone)
+                await self.world.kube.patch(AGENT_RUNS, NAMESPACE, meta["name"], gone)
 
     # --- death ---
 
