@@ -103,6 +103,10 @@ class Runs:
         """This process drives it no longer."""
         self._controls.pop(control.uid, None)
 
+    def driven(self, run: AgentRun) -> bool:
+        """Whether this process drives it now."""
+        return run.metadata.uid in self._controls
+
     def phases(self) -> Mapping[str, int]:
         """Live runs by phase."""
         counts: dict[str, int] = {}

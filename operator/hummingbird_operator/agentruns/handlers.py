@@ -14,7 +14,7 @@ import kopf
 
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun
-from hummingbird_operator.api.labels import GROUP, VERSION
+from hummingbird_operator.api.labels import FINALIZER, GROUP, VERSION
 from hummingbird_operator.errors import HummingbirdError
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def register(registry: kopf.OperatorRegistry, runs: Runs, runner: Runner, reaper
             reaper.observe(run, gone=gone)
             if not gone:
                 await runner.acknowledge(run)
+            if not gone and run.metadata.deleting and FINALIZER in run.metadata.finalizers and not runs.driven(run):
+                await _tidy(run, runs, runner)
 
     @kopf.daemon(
         GROUP,
@@ -62,6 +64,21 @@ def register(registry: kopf.OperatorRegistry, runs: Runs, runner: Runner, reaper
         finally:
             watcher.cancel()
             runs.close(control)
+
+
+async def _tidy(run: AgentRun, runs: Runs, runner: Runner) -> None:
+    """End a run that was deleted while no operator was there.
+
+    kopf starts no daemon for what is being deleted already, and takes its finalizer away once this event is handled.
+    """
+    control = runs.open(run)
+    try:
+        async with asyncio.timeout(CLEANING_SECONDS):
+            await runner.drive(control)
+    except TimeoutError:
+        logger.warning("a deleted run was not tidied up in time", extra={"run": control.name})
+    finally:
+        runs.close(control)
 
 
 def _parsed(body: Mapping[str, Any]) -> AgentRun | None:

@@ -7,6 +7,7 @@ the store, every model call, every claim, every call into the sandbox. The point
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -67,6 +68,20 @@ async def test_after_a_death_at_any_point_the_next_process_ends_the_run_well(wor
     whole(world, [POINTS[point]])
     assert world.run().status.attempts <= 2
     assert world.run().status.runner in (first.me, last.me)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_an_operator_that_dies_again_and_again_still_ends_the_run_well(world: World, seed: int) -> None:
+    choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    world.order()
+    deaths: list[str] = []
+    for _ in range(choice.randint(2, 8)):
+        number = choice.randint(0, 30)
+        process = await world.live(lambda point, _, fatal=number: point == fatal)  # type: ignore[misc]
+        if process.dead and process.points:
+            deaths.append(process.points[-1])
+    await world.live()
+    whole(world, deaths)
 
 
 def at(wanted: str, nth: int = 1) -> Fatal:
