@@ -46,10 +46,9 @@ class Recorder:
         name = f"{reference['name'][:200]}.{digest}"
         count = self._counts.get((namespace, name), 0) + 1
         try:
-            if count == 1:
+            if count == 1 or not await self._raise(namespace, name, count):
+                count = 1  # the API server forgets events after an hour
                 await self._create(namespace, name, reference, type_, reason, text)
-            else:
-                await self._raise(namespace, name, count)
         except HummingbirdError as error:
             logger.info("an event was lost: %s: %s (%s)", reason, text, error)
             return
@@ -82,9 +81,11 @@ class Recorder:
         except AlreadyExists:  # made by the process before us
             await self._raise(namespace, name, 2)
 
-    async def _raise(self, namespace: str, name: str, count: int) -> None:
+    async def _raise(self, namespace: str, name: str, count: int) -> bool:
+        """Raise the count; False when there is nothing to raise any more."""
         moment = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             await self._kube.merge(EVENTS, namespace, name, {"count": count, "lastTimestamp": moment})
         except NotFound:
-            self._counts.pop((namespace, name), None)  # it ran out: the next one is new
+            return False
+        return True

@@ -22,7 +22,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Protocol, cast
 from urllib.parse import urlencode, urlsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
@@ -251,7 +251,7 @@ class ExecConnection:
                 client.raise_for(status, client.decode(bytes(raw)), "create pods/exec")
             except Unavailable as refusal:
                 raise NotStarted(client.SERVICE, refusal.problem, retry_after=refusal.retry_after) from error
-        except (InvalidHandshake, OSError, EOFError) as error:
+        except (WebSocketException, OSError, EOFError) as error:
             raise NotStarted(client.SERVICE, f"exec: {error}") from error
 
 

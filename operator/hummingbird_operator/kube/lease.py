@@ -94,7 +94,7 @@ class Election:
         nobody = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
             async with asyncio.timeout(self._retry_seconds):
-                await self._swap(self._lease, nobody)
+                await self._swap_ours(nobody)
         except (HummingbirdError, TimeoutError) as error:
             logger.warning("the lease was not released and will run out instead: %s", error)
 
@@ -157,15 +157,18 @@ class Election:
                 logger.warning("the lease was not renewed: %s", error)
 
     async def _renew(self, began: float) -> None:
+        self._lease = await self._swap_ours(self._mine())
+        self._renewed = began
+
+    async def _swap_ours(self, spec: Object) -> Object:
         try:
-            self._lease = await self._swap(self._lease, self._mine())
+            return await self._swap(self._lease, spec)
         except Conflict:
-            # an earlier renewal whose answer was lost leaves a newer version of our own
+            # an earlier renewal whose answer was lost, or that was cut short, leaves a newer version of our own
             lease = await self._kube.get(LEASES, self._namespace, self._name)
             if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
                 raise
-            self._lease = await self._swap(lease, self._mine())
-        self._renewed = began
+            return await self._swap(lease, spec)
 
     async def _swap(self, lease: Object, spec: Object) -> Object:
         """Write those fields, if the Lease is still the one that was read."""

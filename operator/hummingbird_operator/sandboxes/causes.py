@@ -28,26 +28,20 @@ def cause_of(pod: Mapping[str, Any] | None, uid: str) -> SandboxLost | None:
 
 
 def _container(pod: Mapping[str, Any], status: Mapping[str, Any]) -> SandboxLost | None:
-    """A main container that ended explains more than the pod's phase does."""
-    for state in status.get("containerStatuses") or []:
-        ended = (state.get("state") or {}).get("terminated")
-        if not ended:
-            continue
-        name = state.get("name", "")
-        if ended.get("reason") == "OOMKilled":
-            return SandboxLost("OOMKilled", f"container {name} went over its memory limit of {_memory(pod, name)}")
-        if status.get("reason") or status.get("phase") not in ("Failed", "Succeeded"):
-            continue  # evicted, past its deadline, or a side container: the phase says it better
-        return SandboxLost("ContainerExited", f"container {name} ended with exit code {ended.get('exitCode')}")
-    return None
-
-
-def _memory(pod: Mapping[str, Any], name: str) -> str:
-    for container in (pod.get("spec") or {}).get("containers") or []:
-        if container.get("name") == name:
-            limits = (container.get("resources") or {}).get("limits") or {}
-            return str(limits.get("memory") or "its node")
-    return "its node"
+    """The first container is where commands run; how it ended explains more than the pod's phase does."""
+    main: Mapping[str, Any] = next(iter((pod.get("spec") or {}).get("containers") or []), {})
+    states = status.get("containerStatuses") or []
+    state: Mapping[str, Any] = next((entry for entry in states if entry.get("name") == main.get("name")), {})
+    ended = (state.get("state") or {}).get("terminated")
+    if not ended:
+        return None
+    name = main.get("name")
+    if ended.get("reason") == "OOMKilled":
+        limit = ((main.get("resources") or {}).get("limits") or {}).get("memory")
+        return SandboxLost("OOMKilled", f"container {name} went over its memory limit of {limit or 'its node'}")
+    if status.get("reason"):
+        return None  # evicted or past its deadline: the phase says it better
+    return SandboxLost("ContainerExited", f"container {name} ended with exit code {ended.get('exitCode')}")
 
 
 def _phase(status: Mapping[str, Any]) -> SandboxLost | None:

@@ -193,6 +193,8 @@ class Claims:
             if taken is not None:
                 self.metrics.claims.labels(name, "lingered" if pod.session else "warm").inc()
                 return Member.of(taken, self.namespace, run_uid, lingered=bool(pod.session))
+        if choose.room(snapshot, self.unseen(snapshot)) <= 0:
+            return None
         return await self._cold_in_pool(run_uid, name, active_seconds)
 
     async def _take(self, pod: Pod, run_uid: str, active_seconds: int, linger_seconds: int) -> Pod | None:

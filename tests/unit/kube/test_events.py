@@ -1,44 +1,51 @@
-"""Events: one object for one thing, a count for its repetition, and never an error of their own."""
+"""Events: one object per message, with a count."""
 
 from __future__ import annotations
 
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.kube.client import EVENTS
-from hummingbird_operator.kube.events import MESSAGE_LIMIT, Recorder
+from hummingbird_operator.kube.events import Recorder
 from hummingbird_operator.kube.testing import FakeKube
 
-ABOUT = {"apiVersion": "v1", "kind": "AgentRun", "name": "why", "namespace": "runs", "uid": "u-1"}
+ABOUT = {"apiVersion": "v1", "kind": "SandboxPool", "name": "default", "namespace": "n", "uid": "u"}
 
 
 def recorder(kube: FakeKube) -> Recorder:
-    return Recorder(kube, component="hummingbird", instance="operator-0")
+    return Recorder(kube, component="hummingbird", instance="i")
 
 
-async def test_the_same_event_again_is_counted_and_another_one_is_new() -> None:
+async def test_the_same_event_counts_up_and_another_is_another() -> None:
+    """kopf.md §1.11: one new Event each, no aggregation."""
     kube = FakeKube()
     events = recorder(kube)
-    await events.emit(ABOUT, "Normal", "Claimed", "default-1")
-    await events.emit(ABOUT, "Normal", "Claimed", "default-1")
-    await events.emit(ABOUT, "Warning", "SandboxLost", "gone")
-    found = await kube.list(EVENTS, "runs")
-    assert sorted((event["reason"], event["count"]) for event in found) == [("Claimed", 2), ("SandboxLost", 1)]
-    assert {event["involvedObject"]["uid"] for event in found} == {"u-1"}
+    for _ in range(3):
+        await events.emit(ABOUT, "Warning", "Degraded", "no image")
+    await events.emit(ABOUT, "Normal", "Healthy", "members start")
+    counts = {event["reason"]: event["count"] for event in kube.all(EVENTS)}
+    assert counts == {"Degraded": 3, "Healthy": 1}
+    await events.emit({**ABOUT, "uid": "another"}, "Warning", "Degraded", "no image")
+    assert len(kube.all(EVENTS)) == 3
 
 
-async def test_a_successor_counts_on_instead_of_failing_on_the_name() -> None:
+async def test_an_event_that_ran_out_is_made_anew() -> None:
     kube = FakeKube()
-    await recorder(kube).emit(ABOUT, "Normal", "Claimed", "default-1")
-    await recorder(kube).emit(ABOUT, "Normal", "Claimed", "default-1")
-    assert [event["count"] for event in await kube.list(EVENTS, "runs")] == [2]
+    events = recorder(kube)
+    await events.emit(ABOUT, "Warning", "R", "m")
+    name = kube.all(EVENTS)[0]["metadata"]["name"]
+    await kube.delete(EVENTS, "n", name)
+    await events.emit(ABOUT, "Warning", "R", "m")
+    await events.emit(ABOUT, "Warning", "R", "m")
+    assert len(kube.all(EVENTS)) == 1
 
 
-async def test_a_long_message_is_cut_where_the_api_server_would_refuse_it() -> None:
+async def test_another_process_raises_what_it_finds() -> None:
     kube = FakeKube()
-    await recorder(kube).emit(ABOUT, "Normal", "Claimed", "x" * 5000)
-    assert [len(event["message"]) for event in await kube.list(EVENTS, "runs")] == [MESSAGE_LIMIT]
+    await recorder(kube).emit(ABOUT, "Warning", "R", "m")
+    await recorder(kube).emit(ABOUT, "Warning", "R", "m")
+    assert [event["count"] for event in kube.all(EVENTS)] == [2]
 
 
-async def test_an_event_that_cannot_be_written_costs_nothing() -> None:
+async def test_an_event_that_cannot_be_written_harms_nobody() -> None:
     kube = FakeKube()
     kube.fail = lambda verb, resource, name: Unavailable("the API server", "away")
-    await recorder(kube).emit(ABOUT, "Normal", "Claimed", "default-1")
+    await recorder(kube).emit(ABOUT, "Warning", "R", "m" * 5000)

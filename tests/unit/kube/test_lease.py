@@ -1,12 +1,12 @@
-"""One leader at a time, and a former one that knows it: over the in-memory API server, with a clock of our own."""
+"""The election, two candidates on one Lease in memory."""
 
 from __future__ import annotations
 
 import asyncio
 
 from hummingbird_operator.errors import Unavailable
-from hummingbird_operator.kube.client import LEASES
-from hummingbird_operator.kube.lease import LEASE_SECONDS, RENEW_SECONDS, Election
+from hummingbird_operator.kube.client import LEASES, Object
+from hummingbird_operator.kube.lease import Election
 from hummingbird_operator.kube.testing import FakeKube
 
 
@@ -18,102 +18,142 @@ class Clock:
         return self.now
 
 
-def candidate(kube: FakeKube, name: str, clock: Clock, lost: list[str] | None = None) -> Election:
-    seen = [] if lost is None else lost
-    return Election(
-        kube, "runs", "operator", identity=name, on_lost=lambda: seen.append(name), clock=clock, retry_seconds=0.01
-    )
+class Candidate(Election):
+    def __init__(self, kube: FakeKube, clock: Clock, identity: str) -> None:
+        self.lost: list[str] = []
+        super().__init__(
+            kube,
+            "n",
+            "operator",
+            identity=identity,
+            on_lost=lambda: self.lost.append(identity),
+            clock=clock,
+            retry_seconds=0.02,
+        )
+
+    async def once(self) -> bool:
+        """One attempt: acquire, unless that would mean to wait."""
+        stop = asyncio.Event()
+        task = asyncio.create_task(self.acquire(stop))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        stop.set()
+        return await task
+
+    async def stop(self) -> None:
+        self._clock = lambda: float("inf")
+        await self.release()
 
 
-async def taken(election: Election) -> bool:
-    """Whether it acquires within a moment."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(election.acquire(stop))
-    await asyncio.wait({task}, timeout=0.1)
-    stop.set()
-    return await task
+def spec(kube: FakeKube) -> Object:
+    return dict(kube.all(LEASES)[0]["spec"])
 
 
-async def test_the_first_candidate_leads_with_epoch_one() -> None:
-    election = candidate(FakeKube(), "a", Clock())
-    assert not election.is_leader()
-    assert await taken(election)
-    assert election.is_leader()
-    assert election.epoch == 1
-    await election.release()
-
-
-async def test_a_second_candidate_waits_while_the_first_renews() -> None:
+async def test_one_leads_and_the_other_waits() -> None:
     kube, clock = FakeKube(), Clock()
-    first, second = candidate(kube, "a", clock), candidate(kube, "b", clock)
-    assert await taken(first)
-    clock.now += 1
-    assert not await taken(second)
-    await first.release()
+    first, second = Candidate(kube, clock, "a"), Candidate(kube, clock, "b")
+    assert await first.once()
+    assert not await second.once()
+    assert first.is_leader()
+    assert not second.is_leader()
+    assert (first.epoch, spec(kube)["holderIdentity"]) == (1, "a")
+    await first.stop()
 
 
-async def test_a_released_lease_is_taken_at_once_and_the_epoch_grows() -> None:
+async def test_two_that_start_at_once_do_not_both_lead() -> None:
     kube, clock = FakeKube(), Clock()
-    first, second = candidate(kube, "a", clock), candidate(kube, "b", clock)
-    assert await taken(first)
+    both = [Candidate(kube, clock, name) for name in "ab"]
+    results = await asyncio.gather(*(candidate.once() for candidate in both))
+    assert sorted(results) == [False, True]
+    for candidate in both:
+        await candidate.stop()
+
+
+async def test_a_released_lease_is_taken_at_once_with_the_next_epoch() -> None:
+    """DESIGN §12: after SIGTERM at most 3 s; a candidate looks every two."""
+    kube, clock = FakeKube(), Clock()
+    first, second = Candidate(kube, clock, "a"), Candidate(kube, clock, "b")
+    await first.once()
     await first.release()
     assert not first.is_leader()
-    assert await taken(second)
+    assert await second.once()
     assert second.epoch == 2
-    await second.release()
+    await second.stop()
 
 
-async def test_a_lease_that_stood_still_for_its_whole_length_is_taken_whatever_its_clock_says() -> None:
+async def test_a_release_after_a_write_whose_answer_was_lost_still_frees_the_lease() -> None:
     kube, clock = FakeKube(), Clock()
-    first, second = candidate(kube, "a", clock), candidate(kube, "b", clock)
-    assert await taken(first)
-    first._renewal.cancel()  # type: ignore[union-attr]
-    await kube.merge(LEASES, "runs", "operator", {"spec": {"renewTime": "2099-01-01T00:00:00.000000Z"}})
-    assert not await taken(second)
-    clock.now += LEASE_SECONDS + 1
-    assert await taken(second)
-    await second.release()
+    first, second = Candidate(kube, clock, "a"), Candidate(kube, clock, "b")
+    await first.once()
+    kube.put(LEASES, "n", kube.all(LEASES)[0])
+    await first.release()
+    assert await second.once()
+    await second.stop()
 
 
-async def test_a_leader_that_cannot_renew_stops_leading_before_its_lease_runs_out_and_ends() -> None:
-    kube, clock, lost = FakeKube(), Clock(), list[str]()
-    election = candidate(kube, "a", clock, lost)
-    assert await taken(election)
-    kube.fail = lambda verb, resource, name: Unavailable("the API server", "away")
-    await asyncio.sleep(0.03)
-    assert election.is_leader()
-    assert not lost
-    clock.now += RENEW_SECONDS
-    assert not election.is_leader()
-    await asyncio.sleep(0.05)
-    assert lost == ["a"]
-    assert RENEW_SECONDS < LEASE_SECONDS
-
-
-async def test_a_leader_whose_lease_another_one_took_ends_at_once() -> None:
-    kube, clock, lost = FakeKube(), Clock(), list[str]()
-    election = candidate(kube, "a", clock, lost)
-    assert await taken(election)
-    await kube.merge(LEASES, "runs", "operator", {"spec": {"holderIdentity": "b"}})
-    await asyncio.sleep(0.05)
-    assert lost == ["a"]
-
-
-async def test_two_candidates_that_find_a_free_lease_never_both_lead() -> None:
-    for seed in range(20):
-        kube, clock = FakeKube(seed=seed), Clock()
-        both = [candidate(kube, "a", clock), candidate(kube, "b", clock)]
-        led = await asyncio.gather(*(taken(election) for election in both))
-        assert sorted(led) == [False, True]
-        for election in both:
-            await election.release()
-
-
-async def test_an_api_server_that_is_away_is_waited_for() -> None:
+async def test_a_dead_leaders_lease_is_taken_only_after_it_was_seen_unchanged_for_its_whole_duration() -> None:
+    """kopf.md §1.9, sandbox-pools.md §6 no. 47: no clock of another machine is ever compared."""
     kube, clock = FakeKube(), Clock()
-    election = candidate(kube, "a", clock)
+    first, second = Candidate(kube, clock, "a"), Candidate(kube, clock, "b")
+    await first.once()
+    await first.stop()
+    kube.put(
+        LEASES, "n", {**kube.all(LEASES)[0], "spec": {**spec(kube), "holderIdentity": "a", "leaseDurationSeconds": 15}}
+    )
+    assert not await second.once()
+    clock.now = 14.9
+    assert not await second.once()
+    clock.now = 15.1
+    assert await second.once()
+    assert second.epoch == 2
+    await second.stop()
+
+
+async def test_a_leader_that_was_frozen_knows_that_it_may_not_write() -> None:
+    """kopf.md §0 no. 10: two runs of one session interleaved under a frozen leader."""
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    await first.once()
+    clock.now = 9.9
+    assert first.is_leader()
+    clock.now = 10.1
+    assert not first.is_leader()
+    await first.stop()
+
+
+async def test_a_leader_that_cannot_renew_in_time_ends() -> None:
+    """kopf.md §2 no. 34: past the deadline exit hard."""
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    await first.once()
     kube.fail = lambda verb, resource, name: Unavailable("the API server", "away")
-    assert not await taken(election)
-    kube.fail = lambda verb, resource, name: None
-    assert await taken(election)
-    await election.release()
+    await asyncio.sleep(0.1)
+    assert first.lost == []
+    clock.now = 10.5
+    await asyncio.sleep(0.1)
+    assert first.lost == ["a"]
+    await first.stop()
+
+
+async def test_a_leader_whose_lease_was_taken_ends() -> None:
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    await first.once()
+    kube.put(LEASES, "n", {**kube.all(LEASES)[0], "spec": {**spec(kube), "holderIdentity": "b"}})
+    await asyncio.sleep(0.1)
+    assert first.lost == ["a"]
+    await first.stop()
+
+
+async def test_renewals_go_on_and_a_lost_answer_is_no_loss() -> None:
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    await first.once()
+    held = kube.all(LEASES)[0]
+    kube.put(LEASES, "n", held)  # as if a renewal had been written and its answer lost
+    clock.now = 5.0
+    await asyncio.sleep(0.1)
+    assert first.lost == []
+    clock.now = 14.0
+    assert first.is_leader()
+    await first.stop()

@@ -36,7 +36,7 @@ class Box:
         if shell[0] == "busybox":
             for applet in ("setsid", "head", "tail", "wc", "grep", "mkfifo", "dd", "sleep", "cat", "ln", "mkdir", "tr"):
                 (root / "bin" / applet).symlink_to(str(shutil.which("busybox")))
-        self.environment = {"PATH": f"{root}/bin:{os.environ['PATH']}"}  # noqa: TID251 - a child's PATH
+        self.environment = {"PATH": f"{root}/bin:{os.environ['PATH']}"}
         Path(self.places.script).write_bytes(commands.script())
 
     def popen(self, command_id: str, command: str, limits: RunLimits) -> subprocess.Popen[bytes]:
