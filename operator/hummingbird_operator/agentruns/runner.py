@@ -191,14 +191,16 @@ class _Outages:
         if (failed := self._surprises[decided.step]) >= SURPRISES:
             text = f"{decided.step} failed {failed} times in a way that nobody expected; see the operator's log"
             return _without(decided, facts, text)
-        if facts.settled(c.RunCondition.ANSWERED) or not facts.settled(c.RunCondition.ACCEPTED):
+        if facts.settled(c.RunCondition.ANSWERED) or not facts.settled(c.RunCondition.ACCEPTED) or not self._since:
             return decided
-        if self._since is None or self._service != "the session store":
-            return decided
+        patience, reason = {
+            "the session store": (limits.retry_seconds, c.Failure.STORE_UNAVAILABLE),
+            "GitLab": (limits.delivery_retry_seconds, c.Failure.DELIVERY_FAILED),  # it holds a place in its lane
+        }.get(self._service, (None, ""))
         waited = (self._clock() - self._since).total_seconds()
-        if waited < limits.retry_seconds:
+        if patience is None or waited < patience:
             return decided
-        return Decision(Step.CONCLUDE, c.Failure.STORE_UNAVAILABLE, f"{self._problem} (for {waited:.0f} s)")
+        return Decision(Step.CONCLUDE, reason, f"{self._problem} (for {waited:.0f} s)")
 
 
 GIVEN_UP = {

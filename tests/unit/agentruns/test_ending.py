@@ -98,7 +98,7 @@ async def test_the_time_of_a_run_counts_while_it_waits_for_a_sandbox(world: Worl
     assert world.outcome == ("False", "TimedOut")
     assert run.status.completion_time is not None
     assert timedelta(seconds=90) <= run.status.completion_time - NOW < timedelta(seconds=100)
-    assert run.status.message == "it had 90 seconds and used them up"
+    assert run.status.message == "not answered within limits.timeoutSeconds (90)"
     assert "it had 90 seconds and used them up" in world.notes[0].body
 
 

@@ -73,7 +73,8 @@ async def test_a_run_that_waits_for_gitlab_keeps_no_other_run_from_the_merge_req
     assert len(world.notes) == 2
 
 
-async def test_after_a_day_without_gitlab_the_delivery_has_failed_and_the_run_ends(world: World) -> None:
+async def test_after_its_window_without_gitlab_the_delivery_has_failed_and_the_run_ends(world: World) -> None:
+    world.limits = {"delivery_retry_seconds": 4 * 3600}
     world.fault("status", "PUT", status=502, times=100_000)
     world.order()
     world.start()
@@ -81,11 +82,22 @@ async def test_after_a_day_without_gitlab_the_delivery_has_failed_and_the_run_en
     assert world.outcome == ("False", "DeliveryFailed")
     assert "tried since 2026-11-30 10:00:" in (run.status.message or "")
     assert run.status.completion_time is not None
-    assert timedelta(hours=24) <= run.status.completion_time - NOW < timedelta(hours=24, minutes=11)
+    assert timedelta(hours=4) <= run.status.completion_time - NOW < timedelta(hours=4, minutes=11)
     assert run.status.answer is not None
     assert world.condition("SessionSaved") == ("True", "Saved")
     tries = [call for call in world.gitlab.calls if call.method == "PUT" and world.project in call.path]
-    assert len(tries) < 200
+    assert len(tries) < 40
+
+
+async def test_a_run_that_cannot_even_begin_its_note_for_that_long_ends_and_frees_its_place(world: World) -> None:
+    world.limits = {"delivery_retry_seconds": 1800, "max_concurrent_runs": 1}
+    world.fault("status", "POST", status=429, times=100_000)
+    world.order()
+    world.start()
+    run = await world.finished()
+    assert world.outcome == ("False", "DeliveryFailed")
+    assert "GitLab is not available: too many requests (429)" in (run.status.message or "")
+    assert world.model.calls == []
 
 
 async def test_a_delivery_waits_as_long_as_gitlab_asks(world: World) -> None:
