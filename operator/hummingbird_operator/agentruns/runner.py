@@ -84,6 +84,10 @@ class Runner:
                 continue  # somebody wrote, or the end was asked for: the next facts say so
             except Unavailable as error:
                 await self._wait_out(control, outages, error)
+            except NotFound as missing:  # of the forge's or a pool's; a run that is gone shows at the next look
+                logger.warning("a step failed: %s", missing, extra={"run": control.name})
+                outages.surprised()
+                await control.pause(outages.delay())
             except Exception:
                 logger.exception("a step failed", extra={"run": control.name})
                 outages.surprised()

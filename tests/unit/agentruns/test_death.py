@@ -64,7 +64,10 @@ async def test_after_a_death_at_any_point_the_next_process_ends_the_run_well(wor
     first = await world.live(lambda number, _: number == point)
     assert first.dead
     assert first.points[-1] == POINTS[point]
+    asked = len(world.model.calls)
+    bought = sum(key.endswith(".response") for key in world.store.blobs)
     last = await world.live()
+    assert len(world.model.calls) - asked == len(TURNS) - bought
     whole(world, [POINTS[point]])
     assert world.run().status.attempts <= 2
     assert world.run().status.runner in (first.me, last.me)
