@@ -38,7 +38,12 @@ def _of_client(call: ast.Call) -> Iterator[Grant]:
     name = first.id if isinstance(first, ast.Name) else first.attr if isinstance(first, ast.Attribute) else ""
     if name in RESOURCES:
         sub = next(
-            (k.value.value for k in call.keywords if k.arg == "subresource" and isinstance(k.value, ast.Constant)), ""
+            (
+                str(keyword.value.value)
+                for keyword in call.keywords
+                if keyword.arg == "subresource" and isinstance(keyword.value, ast.Constant)
+            ),
+            "",
         )
         plural = RESOURCES[name].plural
         yield f"{plural}/{sub}" if sub else plural, VERBS[call.func.attr]
