@@ -11,7 +11,7 @@ from hummingbird_operator.api.agentrun import AgentRun
 from tests.unit.agentruns.test_death import at
 from tests.unit.agentruns.world import TURNS, World, shell
 
-REPLY = (shell("cat /tmp/data/log; ls /tmp/data/_out", 4), "It was three, as I said.")
+REPLY = (shell("cat /tmp/data/log; ls /tmp/data/_out; echo four >> /tmp/data/log", 4), "It was three, as I said.")
 
 
 async def first(world: World) -> AgentRun:
@@ -61,7 +61,7 @@ async def test_without_its_sandbox_a_reply_gets_the_files_back_from_the_archive(
     assert world.condition("SandboxReady") == ("True", "Claimed")
     assert len(world.pool.made) == 2
     assert "three" in str(world.model.calls[4].contents[-1])
-    assert world.pool.made[1].path("/tmp/data/log").read_text() == "one\ntwo\nthree\n"
+    assert world.pool.made[1].path("/tmp/data/log").read_text() == "one\ntwo\nthree\nfour\n"
 
 
 async def test_a_session_that_is_not_there_ends_the_run_with_its_own_reason_and_asks_no_model(world: World) -> None:
@@ -160,6 +160,7 @@ async def test_a_reply_survives_a_death_too(world: World, point: str, lingers: b
     assert note.body.startswith("It was three, as I said.")
     assert note.body.count("and on arm64?") == 1
     assert len(world.pool.executed) == len(set(world.pool.executed)) == 4
+    assert world.pool.made[-1].path("/tmp/data/log").read_text() == "one\ntwo\nthree\nfour\n"
     assert len(world.model.calls) <= 5 + 1
     assert world.pool.active == []
 
