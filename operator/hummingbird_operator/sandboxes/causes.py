@@ -24,32 +24,46 @@ def cause_of(pod: Mapping[str, Any] | None, uid: str) -> SandboxLost | None:
     if pod.get("metadata", {}).get("uid") != uid:
         return SandboxLost("Deleted", "the pod was deleted and another one has its name")
     status = pod.get("status") or {}
-    return _container(pod, status) or _phase(status) or _disruption(status) or _deletion(pod)
+    return _memory(pod, status) or _told(status) or _disruption(status) or _deletion(pod) or _ended(pod, status)
 
 
-def _container(pod: Mapping[str, Any], status: Mapping[str, Any]) -> SandboxLost | None:
-    """The first container is where commands run; how it ended explains more than the pod's phase does."""
-    main: Mapping[str, Any] = next(iter((pod.get("spec") or {}).get("containers") or []), {})
-    states = status.get("containerStatuses") or []
-    state: Mapping[str, Any] = next((entry for entry in states if entry.get("name") == main.get("name")), {})
-    ended = (state.get("state") or {}).get("terminated")
-    if not ended:
+def _main(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first container is where commands run."""
+    return next(iter((pod.get("spec") or {}).get("containers") or []), {})
+
+
+def _end_of_main(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = _main(pod).get("name")
+    for state in status.get("containerStatuses") or []:
+        if state.get("name") == name:
+            return (state.get("state") or {}).get("terminated") or {}
+    return {}
+
+
+def _memory(pod: Mapping[str, Any], status: Mapping[str, Any]) -> SandboxLost | None:
+    if _end_of_main(pod, status).get("reason") != "OOMKilled":
         return None
-    name = main.get("name")
-    if ended.get("reason") == "OOMKilled":
-        limit = ((main.get("resources") or {}).get("limits") or {}).get("memory")
-        return SandboxLost("OOMKilled", f"container {name} went over its memory limit of {limit or 'its node'}")
-    if status.get("reason"):
-        return None  # evicted or past its deadline: the phase says it better
-    return SandboxLost("ContainerExited", f"container {name} ended with exit code {ended.get('exitCode')}")
+    main = _main(pod)
+    limit = ((main.get("resources") or {}).get("limits") or {}).get("memory") or "its node"
+    return SandboxLost("OOMKilled", f"container {main.get('name')} went over its memory limit of {limit}")
 
 
-def _phase(status: Mapping[str, Any]) -> SandboxLost | None:
-    phase, reason = status.get("phase"), str(status.get("reason") or "")
-    if phase not in ("Failed", "Succeeded"):
+def _told(status: Mapping[str, Any]) -> SandboxLost | None:
+    """The kubelet's own reason: Evicted, DeadlineExceeded, NodeLost and the like."""
+    if not status.get("reason") or status.get("phase") not in ("Failed", "Succeeded"):
         return None
-    message = str(status.get("message") or f"the pod ended in phase {phase}")
-    return SandboxLost(reason or str(phase), message)
+    return SandboxLost(str(status["reason"]), str(status.get("message") or "no message"))
+
+
+def _ended(pod: Mapping[str, Any], status: Mapping[str, Any]) -> SandboxLost | None:
+    """By itself: nobody deleted it, and nobody gave a reason."""
+    end = _end_of_main(pod, status)
+    if end:
+        text = f"container {_main(pod).get('name')} ended with exit code {end.get('exitCode')}"
+        return SandboxLost("ContainerExited", text)
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return SandboxLost(str(status["phase"]), f"the pod ended in phase {status['phase']}")
+    return None
 
 
 def _disruption(status: Mapping[str, Any]) -> SandboxLost | None:

@@ -78,7 +78,6 @@ alive() {
 supervise() {
     dir=$1 id=$2 seconds=$3 head=$4 tail=$5 max=$6 out_path=$7 err_path=$8
     echo "$$" >"$dir/pid"
-    rm -f "$dir/out.pipe" "$dir/err.pipe"
     mkfifo "$dir/out.pipe" "$dir/err.pipe"
     keep out &
     readers=$!
@@ -106,7 +105,6 @@ supervise() {
     wait $readers
     kill "$timer" 2>/dev/null
     conclude "$code" "$timed_out"
-    rm -f "$dir/out.pipe" "$dir/err.pipe"
 }
 
 # cat, because head holds back what it has read until its input ends. The limit on a file's size counts blocks of 512
@@ -162,7 +160,7 @@ conclude() { # exit code, timed out
         echo hb-end
     } >"$draft"
     mv "$draft" "$dir/result"
-    rm -f "$dir/out" "$dir/err" # what is kept is linked to its path
+    rm -f "$dir/out" "$dir/err" "$dir/out.pipe" "$dir/err.pipe" # what is kept is linked to its path
 }
 
 describe() { # stream, where to keep it
@@ -186,6 +184,8 @@ describe() { # stream, where to keep it
 }
 
 count() {
+    lines=0 bytes=0
+    [ -s "$1" ] || return 0
     # shellcheck disable=SC2046
     set -- $(wc -lc <"$1")
     lines=$1 bytes=$2

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
@@ -68,7 +68,8 @@ class Claims:
 
         not found: `claim` waits for it or replaces it.
         """
-        pods = [pod for pod in await self._held(run_uid) if pod.ready]
+        held = await self._held(run_uid, await self.reader.held_by(run_uid))
+        pods = [pod for pod in held if pod.ready]
         return Member.of(pods[0], self.namespace, run_uid) if pods else None
 
     async def claim(
@@ -87,9 +88,6 @@ class Claims:
         mend), SandboxLost (one was made and did not start), Unavailable (try again: what was begun is found).
         """
         async with self._locks.setdefault(run_uid, asyncio.Lock()):
-            held = await self._held(run_uid, dispose=True)
-            if held:
-                return Member.of(await self._starts.ready(held[0]), self.namespace, run_uid)
             if pool:
                 return await self._from_pool(run_uid, session, pool, active_seconds)
             return await self._unpooled(run_uid, template, active_seconds)
@@ -165,8 +163,9 @@ class Claims:
 
     # --- taking one ---
 
-    async def _held(self, run_uid: str, *, dispose: bool = False) -> list[Pod]:
-        pods = {pod.uid: pod for pod in await self.reader.held_by(run_uid)}
+    async def _held(self, run_uid: str, found: Sequence[Pod]) -> list[Pod]:
+        """Of the pods that were found, and of the one whose claim may not show yet, those that the run holds."""
+        pods = {pod.uid: pod for pod in found if pod.run == run_uid}
         tried = self._tried.get(run_uid)
         if tried and not any(pod.name == tried for pod in pods.values()):
             pod = await self._starts.get(tried)  # its claim's answer never came, or a reading does not show it
@@ -174,13 +173,21 @@ class Claims:
                 pods[pod.uid] = pod
             elif pod is not None:
                 self._taken.discard(pod.uid)
-        for pod in pods.values():
-            if dispose and not pod.live:
-                await self._starts.delete(pod)
         return sorted((pod for pod in pods.values() if pod.live), key=lambda pod: (pod.created, pod.name))
+
+    async def _resume(self, run_uid: str, found: Sequence[Pod]) -> Member | None:
+        """What the run holds already; what it held and lost is deleted."""
+        held = await self._held(run_uid, found)
+        for pod in found:
+            if pod.run == run_uid and not pod.live:
+                await self._starts.delete(pod)
+        return Member.of(await self._starts.ready(held[0]), self.namespace, run_uid) if held else None
 
     async def _from_pool(self, run_uid: str, session: str, name: str, active_seconds: int) -> Member | None:
         snapshot = await self.reader.snapshot(name)
+        # a member keeps its pool's label from birth to death, so one reading shows what the run holds as well
+        if held := await self._resume(run_uid, snapshot.pods):
+            return held
         spec = snapshot.pool.spec
         active_seconds = min(active_seconds, spec.active_deadline_seconds)
         again = choose.lingering(snapshot, session=session, now=self._now(), active_seconds=active_seconds)
@@ -233,6 +240,8 @@ class Claims:
         return await self._started(pod, run_uid)
 
     async def _unpooled(self, run_uid: str, template: Mapping[str, Any] | None, active_seconds: int) -> Member | None:
+        if held := await self._resume(run_uid, await self.reader.held_by(run_uid)):
+            return held
         if template is None:
             raise Invalid("sandbox", "neither a pool nor a template was given")
         templates.check(template, "sandbox")

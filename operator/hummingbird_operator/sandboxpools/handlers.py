@@ -88,15 +88,9 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[s
         if not pod.live or pod.ready:
             deps.claims.notify()
 
-    # Deletion waits for the daemon, which leaves at once: the times are for an API server that is away.
-    @kopf.daemon(
-        labels.GROUP,
-        labels.VERSION,
-        "sandboxpools",
-        registry=registry,
-        cancellation_backoff=25,
-        cancellation_timeout=10,
-    )
+    # No cancellation_backoff: with one, kopf sleeps it out on deletion unless an event of the pool wakes it. Without,
+    # it looks every background.cancellation_polling seconds whether the daemon, which leaves by itself, is gone.
+    @kopf.daemon(labels.GROUP, labels.VERSION, "sandboxpools", registry=registry)
     async def keep(name: str, namespace: str | None, uid: str, stopped: kopf.DaemonStopped, **_: Any) -> None:
         if namespace != deps.claims.namespace:
             logger.warning("pool %s/%s is not in the namespace of sandboxes and is not served", namespace, name)

@@ -35,6 +35,12 @@ CASES = [
     (pod(conditions=disrupted("PreemptionByScheduler")), "Preempted", "why"),
     (pod(phase="Failed", reason="NodeLost", message="node is gone"), "NodeLost", "node is gone"),
     (pod() | {"metadata": {"uid": "u", "deletionTimestamp": "now"}}, "Deleted", "being deleted"),
+    (
+        pod(containerStatuses=ended(reason="Completed", exitCode=0))
+        | {"metadata": {"uid": "u", "deletionTimestamp": "now"}},
+        "Deleted",
+        "being deleted",
+    ),
     (pod() | {"metadata": {"uid": "other"}}, "Deleted", "another one"),
     (None, "Deleted", "no longer"),
 ]
