@@ -152,6 +152,13 @@ class Operator:
         conditions = self.pool(name).get("status", {}).get("conditions", [])
         return next((entry for entry in conditions if entry["type"] == type_), {})
 
+    def gone(self, name: str) -> bool:
+        try:
+            self.pool(name)
+        except NotFound:
+            return True
+        return False
+
     def done(self, name: str) -> None:
         self.do(self.kube.delete(SANDBOX_POOLS, self.namespace, name))
         for pod in self.pods(name):
@@ -159,7 +166,12 @@ class Operator:
                 self.do(self.kube.delete(PODS, self.namespace, pod["metadata"]["name"], grace_seconds=0))
             except NotFound:
                 continue
-        self.until(lambda: not self.pods(name))
+        self.until(lambda: self.gone(name) and not self.pods(name))
+
+    def clear(self) -> None:
+        """Leave no pool behind: its finalizer would hold the namespace once nobody serves it."""
+        for pool in self.do(self.kube.list(SANDBOX_POOLS, self.namespace)):
+            self.done(pool["metadata"]["name"])
 
 
 def uid() -> str:
@@ -171,7 +183,10 @@ def operator(kubeconfig: str, namespace: str, crds: None) -> Iterator[Operator]:
     running = Operator(kubeconfig, namespace)
     running.start()
     yield running
-    running.stop()
+    try:
+        running.clear()
+    finally:
+        running.stop()
 
 
 @pytest.fixture(scope="module")
@@ -478,14 +493,7 @@ def test_deleting_a_pool_leaves_the_claimed_member_to_its_run(operator: Operator
     began = time.monotonic()
     operator.do(operator.kube.delete(SANDBOX_POOLS, operator.namespace, "ending"))
 
-    def gone() -> bool:
-        try:
-            operator.pool("ending")
-        except NotFound:
-            return True
-        return False
-
-    operator.until(gone, 15)
+    operator.until(lambda: operator.gone("ending"), 15)
     took = time.monotonic() - began
     live = [pod for pod in operator.pods("ending") if "deletionTimestamp" not in pod["metadata"]]
     assert [pod["metadata"]["uid"] for pod in live] == [member.uid]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -13,13 +12,12 @@ from typing import Protocol, TypeVar
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost, Unavailable
-from hummingbird_operator.kube.exec import STATUS, STDOUT, ExecStatus, ExecStream, NotStarted, StreamBroken, exec_stream
+from hummingbird_operator.kube.exec import ExecStatus, ExecStream, NotStarted, StreamBroken
 from hummingbird_operator.sandboxes import commands
+from hummingbird_operator.sandboxes.streams import Output, Receiver, Source, SourceFailed, proof_of, stdout_of
 from hummingbird_operator.sessions.sandbox import EXEC_TIMEOUT, CommandResult, ExecResult, RunLimits
 
 SERVICE = "the sandbox"
-OUTPUT_LIMIT = 8 << 20
-"""Bytes per stream of a plain exec that are kept here: it is for the engine's own short commands."""
 STREAM_SECONDS = 1800.0
 """An upper bound for moving a file: the run's own deadline normally ends it first."""
 ANSWER_SECONDS = 30.0
@@ -40,29 +38,6 @@ class Transport(Protocol):
 
     def lost(self) -> SandboxLost | None:
         """Whether the sandbox is gone, by a live look. Raises Unavailable when that cannot be told."""
-
-
-class Output:
-    """Both streams of a command, each kept up to a limit; of what is beyond it, the end."""
-
-    def __init__(self, limit: int = OUTPUT_LIMIT) -> None:
-        self._limit = limit
-        self._kept = {1: bytearray(), 2: bytearray()}
-        self._ends = {1: b"", 2: b""}
-        self.dropped = {1: 0, 2: 0}
-
-    def add(self, channel: int, data: bytes) -> None:
-        """One frame."""
-        kept = self._kept[channel]
-        room = self._limit - len(kept)
-        kept += data[:room]
-        if len(data) > room:
-            self.dropped[channel] += len(data) - room
-            self._ends[channel] = (self._ends[channel] + data[room:])[-64:]
-
-    def bytes(self, channel: int) -> bytes:
-        """What was kept of stdout (1) or stderr (2)."""
-        return bytes(self._kept[channel]) + self._ends[channel]
 
 
 class ShellSandbox:
@@ -129,11 +104,11 @@ class ShellSandbox:
         ):
             stream.send(commands.line(f"wc -c <{quoted} >&2 && exec cat {quoted}"))
             stream.end_stdin()
-            for data in _stdout(stream, said, self._look):
+            for data in stdout_of(stream, said, self._look):
                 got += len(data)
                 for start in range(0, len(data), CHUNK):
                     yield data[start : start + CHUNK]
-        text, code = _proof(said.bytes(2))
+        text, code = proof_of(said.bytes(2))
         if code:
             raise NotFound(f"{path} in the sandbox: {text.strip()[:500]}")
         if code is None or text.strip() != str(got):
@@ -200,7 +175,7 @@ class ShellSandbox:
 
     def _write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
         quoted, folder = shlex.quote(path), shlex.quote(path.rpartition("/")[0] or "/")
-        source = _Source(chunks)
+        source = Source(chunks)
         try:
             result = self._plain(f"mkdir -p {folder} && cat >{quoted} && wc -c <{quoted}", source, STREAM_SECONDS)
             if result.exit_code != 0:
@@ -217,17 +192,17 @@ class ShellSandbox:
 
     def _plain(self, command: str, chunks: Iterable[bytes], deadline: float) -> ExecResult:
         self._check()
-        source = chunks if isinstance(chunks, _Source) else _Source(chunks)
+        source = chunks if isinstance(chunks, Source) else Source(chunks)
         stdin = chain([commands.line(command)], source)
         try:
             with self._named():
                 status, output = self._talk(["sh", "-c", commands.LOADER], stdin, deadline, self._abort)
-                stderr, code = _proof(output.bytes(2))
+                stderr, code = proof_of(output.bytes(2))
                 if code is None:
                     if not status.exit_code:
                         raise StreamBroken(f"the command's own exit code did not arrive: {status.message}")
                     code = status.exit_code
-        except _SourceFailed as failed:  # not the sandbox's: it must not be named like one of its errors
+        except SourceFailed as failed:  # not the sandbox's: it must not be named like one of its errors
             raise failed.error from failed.error.__cause__
         for name, dropped in (("stdout", output.dropped[1]), ("stderr", output.dropped[2])):
             if dropped:
@@ -240,7 +215,7 @@ class ShellSandbox:
         """Send in this thread and receive in another: a command may write before it has read all."""
         output = Output()
         with self._transport.open(argv, deadline_seconds=deadline, abort=abort) as stream:
-            receiver = _Receiver(stream, output, self._look)
+            receiver = Receiver(stream, output, self._look)
             try:
                 for chunk in chunks:
                     stream.send(chunk)
@@ -298,83 +273,3 @@ class ShellSandbox:
                     raise
                 self._pause(delay)
                 delay = min(delay * 2, 5.0)
-
-
-class _SourceFailed(Exception):
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class _Source:
-    """Chunks for stdin, counted; an error of theirs is told from one of the sandbox's."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = chunks
-        self.bytes = 0
-        self.lines = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            for chunk in self._chunks:
-                self.bytes += len(chunk)
-                self.lines += chunk.count(b"\n")
-                yield chunk
-        except Exception as error:
-            raise _SourceFailed(error) from error
-
-
-class _Receiver:
-    """Reads a stream in a thread of its own. What fails there shuts the stream, so that the sender ends too."""
-
-    def __init__(self, stream: ExecStream, output: Output, on_silence: Callable[[], None]) -> None:
-        self._stream, self._output, self._on_silence = stream, output, on_silence
-        self._status: ExecStatus | None = None
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._receive, name="exec-receiver", daemon=True)
-        self._thread.start()
-
-    def _receive(self) -> None:
-        try:
-            self._status = exec_stream(self._stream, self._output.add, on_silence=self._on_silence)
-        except Exception as error:  # noqa: BLE001 - raised in the thread that waits
-            self._error = error
-            self._stream.shut()
-
-    def join(self) -> None:
-        """Wait for the end of the stream."""
-        self._thread.join()
-
-    def status(self) -> ExecStatus:
-        """The end of the stream, or what failed."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._status or ExecStatus(None, "")
-
-
-def _stdout(stream: ExecStream, said: Output, on_silence: Callable[[], None]) -> Iterator[bytes]:
-    """Frames of stdout up to the Status; stderr goes to `said`."""
-    while True:
-        try:
-            frame = stream.receive(15.0)
-        except TimeoutError:
-            on_silence()
-            continue
-        if frame is None:
-            raise StreamBroken("the connection ended before the file did")
-        channel, data = frame
-        if channel == STATUS:
-            return
-        if channel == STDOUT:
-            yield data
-        else:
-            said.add(2, data)
-
-
-def _proof(stderr: bytes) -> tuple[str, int | None]:
-    """Split what a command said on stderr from the exit code that LOADER wrote behind it."""
-    text, found, code = stderr.rpartition(commands.TRAILER)
-    if not found or not code.strip().isdigit():
-        return stderr.decode(errors="replace"), None
-    return text.decode(errors="replace"), int(code)
