@@ -16,8 +16,9 @@ import pytest
 from hummingbird_ai.errors import QuotaExhausted
 from hummingbird_operator.errors import Unavailable
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
+from tests.unit.agentruns.effects import Fatal
 from tests.unit.agentruns.virtual import JumpingLoop
-from tests.unit.agentruns.world import TURNS, Fatal, World
+from tests.unit.agentruns.world import TURNS, World
 
 
 def undisturbed() -> list[str]:

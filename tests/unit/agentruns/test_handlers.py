@@ -14,7 +14,8 @@ from hummingbird_operator.agentruns import handlers
 from hummingbird_operator.api.agentrun import AgentRun
 from hummingbird_operator.kube.client import AGENT_RUNS
 from tests.unit.agentruns.builders import conditions
-from tests.unit.agentruns.world import NAMESPACE, World
+from tests.unit.agentruns.process import NAMESPACE
+from tests.unit.agentruns.world import World
 
 SOURCE = Path(inspect.getfile(handlers)).read_text()
 
