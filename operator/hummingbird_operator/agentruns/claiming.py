@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
@@ -14,7 +14,7 @@ from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SandboxStatus
-from hummingbird_operator.errors import Invalid, NotFound, SandboxLost
+from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.accepting import Recorder
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NONE_FREE = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
+STARTING = "no sandbox is ready: one is being started for this run (its pod says what it waits for)"
+STARTING_SECONDS = 2.0
+"""A claim that takes longer than this has met an empty pool, and the run says so."""
 SANDBOX_RETRY_SECONDS = 5.0
 """A run without a sandbox looks again by itself after this long, should a wake-up ever be missed."""
 
@@ -101,14 +105,19 @@ class Claiming:
     async def claim(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Get a sandbox; where there is none, say so and look again when one may be free."""
         run, began = facts.run, asyncio.get_running_loop().time()
-        limits = run.status.resolved and run.status.resolved.limits
-        seconds = (limits and limits.timeout_seconds) or 1
+        resolved = run.status.resolved
+        seconds = (resolved and resolved.limits and resolved.limits.timeout_seconds) or 1
+        pool = (resolved and resolved.sandbox and resolved.sandbox.pool) or ""
         freed = self._sandboxes.changed()
         try:
-            member = await self._sandboxes.find(control.uid)
-            member = member or await self._sandboxes.claim(run, session=objects.session_id(run), seconds=seconds)
-        except (Invalid, NotFound) as refusal:
-            await self._conclude(run, c.Failure.INVALID, str(refusal))
+            claim = self._sandboxes.claim(run, session=objects.session_id(run), seconds=seconds)
+            member = await self._accompanied(asyncio.ensure_future(claim), run, control, seconds)
+        except NotFound:
+            text = f"spec.sandbox.pool: there is no SandboxPool {pool} (kubectl get sandboxpools says which there are)"
+            await self._conclude(run, c.Failure.INVALID, text)
+            return
+        except Invalid as refusal:
+            await self._conclude(run, c.Failure.INVALID, f"SandboxPool {pool} cannot make sandboxes: {refusal}")
             return
         except SandboxLost as lost:
             await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost))
@@ -116,25 +125,54 @@ class Claiming:
         if member is None:
             await self._no_sandbox(run, control, freed)
             return
+        await self._have(run, member, control, asyncio.get_running_loop().time() - began)
+
+    async def _have(self, run: AgentRun, member: Member, control: Control, took: float) -> None:
         reason = _launch(member)
-        took = asyncio.get_running_loop().time() - began
         self._metrics.claim.labels(reason).observe(took)
         sandbox = SandboxStatus(backend=member.backend, name=member.name, uid=member.uid)
         start = control.began or self._clock()
         run = await self._status.write(run, objects.sandbox_ready(run, sandbox, reason, start, self._clock()))
         await self._recorder.emit(run, "Normal", reason, f"{member.backend} {member.name} after {took:.2f} s")
 
+    async def _accompanied(
+        self, claim: asyncio.Future[Member | None], run: AgentRun, control: Control, seconds: int
+    ) -> Member | None:
+        """The claim's result. One that takes long is said, and ends with the run: its start may take minutes.
+
+        Raises Aborted; what was made meanwhile carries the run's uid and is let go with it.
+        """
+        loop = asyncio.get_running_loop()
+        tell_at = loop.time() + STARTING_SECONDS
+        try:
+            while not claim.done():
+                await _first({claim, asyncio.ensure_future(control.wake.wait())}, keep=claim, seconds=STARTING_SECONDS)
+                control.wake.clear()
+                start = run.status.start_time
+                if (
+                    control.cancelled
+                    or control.leaving
+                    or (start and self._clock() >= start + timedelta(seconds=seconds))
+                ):
+                    raise Aborted("its sandbox was still being started")
+                if not claim.done() and loop.time() >= tell_at:
+                    run = await self._waiting(run, control, STARTING)
+            return claim.result()
+        finally:
+            claim.cancel()
+
     async def _no_sandbox(self, run: AgentRun, control: Control, freed: asyncio.Event) -> None:
-        text = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
+        await self._waiting(run, control, NONE_FREE)
+        await _first({asyncio.ensure_future(control.wake.wait()), asyncio.ensure_future(freed.wait())})
+
+    async def _waiting(self, run: AgentRun, control: Control, text: str) -> AgentRun:
         status = objects.waiting(run, c.Working.WAITING_FOR_SANDBOX, text, self._clock())
-        if status is not None:
-            began = run.status.start_time or control.began
-            await self._status.write(run, status.model_copy(update={"start_time": began}))
-            await self._recorder.emit(run, "Normal", c.Working.WAITING_FOR_SANDBOX, text)
-        woken = {asyncio.create_task(control.wake.wait()), asyncio.create_task(freed.wait())}
-        _, pending = await asyncio.wait(woken, timeout=SANDBOX_RETRY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
+        if status is None:
+            return run
+        began = run.status.start_time or control.began
+        run = await self._status.write(run, status.model_copy(update={"start_time": began}))
+        await self._recorder.emit(run, "Normal", c.Working.WAITING_FOR_SANDBOX, text)
+        return run
 
     async def let_go(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Let the sandbox linger for a reply, or delete it where a reply could not use it.
@@ -152,6 +190,18 @@ class Claiming:
 
     async def _conclude(self, run: AgentRun, reason: str, message: str) -> None:
         await self._status.write(run, objects.concluded(run, reason, message, self._clock()))
+
+
+async def _first(
+    futures: set[asyncio.Future[Any]],
+    *,
+    keep: asyncio.Future[Any] | None = None,
+    seconds: float = SANDBOX_RETRY_SECONDS,
+) -> None:
+    """Until one of them is done, or the time is over; all but `keep` end with it."""
+    await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for future in futures - {keep}:
+        future.cancel()
 
 
 def _launch(member: Member) -> str:

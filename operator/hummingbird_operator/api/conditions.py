@@ -45,7 +45,9 @@ class Working(StrEnum):
 
     QUEUED = "Queued"  # every slot of this operator is taken
     WAITING_FOR_SESSION = "WaitingForSession"  # another run of the session, or of the lane, goes first
-    WAITING_FOR_SANDBOX = "WaitingForSandbox"  # the pool has no member free and may not make more
+    WAITING_FOR_SANDBOX = (
+        "WaitingForSandbox"  # no sandbox is ready: one is being started, or the pool may not make more
+    )
     BUDGET_BLOCKED = "BudgetBlocked"  # a budget that is shared by runs is used up for now
     RUNNING = "Running"  # the agent loop is at work
     DELIVERING = "Delivering"  # answered; the note or the session is being written
@@ -86,7 +88,7 @@ class PoolCondition(StrEnum):
 
     READY = "Ready"  # the wanted number of standby members is ready
     PROGRESSING = "Progressing"  # members are being made or replaced
-    DEGRADED = "Degraded"  # the template is refused or its members keep failing: nothing more is made
+    DEGRADED = "Degraded"  # the template is refused, or its members keep failing and are made with growing pauses
 
 
 class PoolReason(StrEnum):
