@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import cluster
-from demo import evidence
+from demo import evidence, words
 from demo.analyst import analyst
 from demo.stage import BOT_TOKEN, MODEL_KEY, READ_TOKEN, ROOT, Operator, Stage, wait_for
 from hummingbird_ai.testing import GeminiServer
@@ -28,23 +31,40 @@ workflows:
   analyze-failures:
     description: Explain why the pipeline failed
     prompt: workflows/analyze-failures.md
-    action: pipeline
     data_sources: {{gitlab: {{}}}}
 """
 
 
 def main() -> int:
     """Exit status 0 only if the run Succeeded and its note is there."""
-    key = os.environ.get("GOOGLE_API_KEY", "").strip()
-    say("the model: " + ("the real Gemini (GOOGLE_API_KEY is set)" if key else SCRIPTED))
+    with own_folder() as folder:
+        return play(folder, os.environ.get("GOOGLE_API_KEY", "").strip())
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """`hummingbird-demo` in the folder for temporary files: empty, for us alone, and left as it is afterwards."""
+    folder = Path(tempfile.gettempdir()) / "hummingbird-demo"
+    with folder.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"demo: another demo uses {folder}; wait for it, or set TMPDIR")
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(mode=0o700)
+        yield folder
+
+
+def play(folder: Path, key: str) -> int:
+    """The whole of it; an empty key lets the script play the model."""
     found = cluster.up()
-    say(f"the cluster: {found.provider} ({found.reason})")
     proof = evidence.run_tests()
-    say(f"the failure: the example project's tests ran and ended with status {proof.exit_status}")
+    say("what is real here, and what stands in:")
+    print(words.introduction(found, scripted=not key, exit_status=proof.exit_status, folder=folder), flush=True)
     if proof.exit_status == 0:
         say("the example project's tests pass: there is no failure to look into")
         return 1
-    folder = Path(tempfile.mkdtemp(prefix="hummingbird-demo-"))
     with ExitStack() as stack:
         gitlab = stack.enter_context(GitLabStandIn(evidence.fixture(proof, bot=BOT_TOKEN, reader=READ_TOKEN)))
         gemini = None if key else stack.enter_context(GeminiServer(analyst, api_key=MODEL_KEY))
@@ -56,18 +76,12 @@ def main() -> int:
         stage.kubectl("delete", "agentrun", RUN, "-n", "hummingbird", "--ignore-not-found", "--wait=false")
         operator = stack.enter_context(stage.operator())
         operator.wait_until_leading()
-        say(f"the operator: leading, its log is {operator.log}")
+        say(f"the operator leads; its log is {operator.log}")
         wait_for(lambda: not stage.kubectl("get", "agentrun", RUN, "-n", "hummingbird", "--ignore-not-found"), 60, str)
         stage.kubectl("apply", "-f", str(ROOT / "examples" / "agentrun.yaml"))
         say("kubectl apply -f examples/agentrun.yaml")
         succeeded = follow(stage, operator)
-        return show(stage, gitlab, succeeded)
-
-
-SCRIPTED = (
-    "a script (no GOOGLE_API_KEY). It speaks Gemini's real wire format over HTTP and looks into the log with real "
-    "commands in the sandbox, but it is not a model: its way of looking is fixed"
-)
+        return show(stage, gitlab, succeeded, scripted=not key)
 
 
 def say(text: str) -> None:
@@ -95,17 +109,21 @@ def follow(stage: Stage, operator: Operator) -> bool:
     return False
 
 
-def show(stage: Stage, gitlab: GitLabStandIn, succeeded: bool) -> int:
+def show(stage: Stage, gitlab: GitLabStandIn, succeeded: bool, *, scripted: bool) -> int:
     """What a user looks at afterwards."""
-    print(stage.kubectl("get", "agentruns", "-n", "hummingbird", "-o", "wide"))
-    notes = gitlab.state.dump()["notes"]["group/app!42"]
-    say(f"GitLab has {len(notes)} note(s) on group/app!42:")
-    for note in notes:
-        print("\n".join(f"  | {line}" for line in note["body"].splitlines()))
+    say("kubectl get agentruns -n hummingbird")
+    print(stage.kubectl("get", "agentruns", "-n", "hummingbird"), end="")
     session = stage.get("agentrun", RUN)["status"].get("session", {})
-    say(f"session: {session.get('uri')}")
-    say(f"transcript: {session.get('transcript')}")
-    say("the cluster stays up; end it with: make cluster-down")
+    notes = gitlab.state.dump()["notes"]["group/app!42"]
+    say(f"the stand-in for GitLab has {len(notes)} note(s) on group/app!42:")
+    for note in notes:
+        text = words.without_transcript(note["body"], session.get("transcript", "nowhere"))
+        print("\n".join(f"  | {line}".rstrip() for line in text.splitlines()))
+    say(words.on_the_note(scripted=scripted))
+    say(f"session and journal: {stage.folder / 'store'}")
+    say("the operator and the stand-ins end now. Look around:")
+    print(words.look_around(stage.cluster, RUN))
+    say(words.left_behind(stage.cluster, stage.folder))
     return 0 if succeeded and len(notes) == 1 else 1
 
 

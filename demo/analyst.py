@@ -14,7 +14,10 @@ from typing import Any
 from hummingbird_ai.testing.replies import Answer, Reply, say
 
 LOG = "/tmp/data/failed-job.log"  # noqa: S108 - a path inside the sandbox
-LOOK = f"grep -n -A 12 -E '^(FAIL|ERROR):' {LOG}; tail -n 4 {LOG}"
+LOOK = f"sed -n '/^=====/,$p' {LOG} | head -n 200"
+"""Everything from unittest's first report of a failure on, once."""
+SHOWN_LINES = 15
+"""As many lines of a log as the workflow's prompt allows."""
 
 
 def analyst(body: dict[str, Any], _: int) -> Reply:
@@ -38,20 +41,23 @@ def analyst(body: dict[str, Any], _: int) -> Reply:
 
 
 def _report(failed: Mapping[str, Any], found: Mapping[str, Any], diff: Mapping[str, Any]) -> str:
-    """The answer, from what the commands printed."""
-    output = str(found.get("stdout", ""))
-    lines = [re.sub(r"^\d+[:-]", "", line) for line in output.splitlines()]
-    test = next((match[1] for line in lines if (match := re.match(r"(?:FAIL|ERROR): (\S+)", line))), "a test")
+    """The answer: what the commands printed, quoted, and nothing that a script cannot know."""
+    lines = [line for line in str(found.get("stdout", "")).splitlines() if line.strip(" -=")]
+    tests = [match[1] for line in lines if (match := re.match(r"(?:FAIL|ERROR): (\w+) \(", line))]
     place = next((match for line in lines if (match := re.search(r'File "([^"]+)", line (\d+)', line))), None)
     error = next((line.strip() for line in lines if re.match(r"\w*(Error|Exception)\b", line.strip())), "no error line")
     where = f"{_relative(place[1])}:{place[2]}" if place else "a place that the log does not name"
     changed = re.findall(r"^\+\+\+ b/(\S+)", str(diff.get("preview", "")), re.MULTILINE)
-    evidence = "\n".join(line for line in lines if line.strip() and not line.startswith("--"))[:1500]
+    named = f"`{tests[0]}`" if tests else "A test that the log does not name"
+    others = f" It is the first of {len(tests)} that the log reports." if len(tests) > 1 else ""
+    cut = f"\n… {len(lines) - SHOWN_LINES} more lines" if len(lines) > SHOWN_LINES else ""
+    quoted = "\n".join(lines[:SHOWN_LINES]) + cut
     return (
-        f"**`{test}` fails at `{where}`: {error}.**\n\n"
-        f"### {failed['name']}\n\n"
-        f"The job's log shows one failing test, `{test}`, at `{where}`:\n\n```text\n{evidence}\n```\n\n"
-        f"This merge request changes {', '.join(f'`{path}`' for path in changed) or 'nothing that I could read'}.\n"
+        f"**{named} fails at `{where}`: {error}.**{others}\n\n"
+        f"### Job [{failed['name']}]({failed['target_url']})\n\n"
+        f"From its log:\n\n```text\n{quoted}\n```\n\n"
+        f"Files that this merge request changes: {', '.join(f'`{path}`' for path in changed) or 'none'}. "
+        "Whether they are the cause is for a reader to judge: a script wrote this, no model.\n"
     )
 
 
@@ -85,8 +91,9 @@ def _failed_job(statuses: Mapping[str, Any]) -> dict[str, Any] | None:
         except ValueError:
             continue
         if status.get("status") == "failed" and not status.get("allow_failure"):
-            number = status.get("job_id") or re.sub(r".*/", "", status.get("target_url") or "")
-            return {"name": status["name"], "job_id": int(number)}
+            address = str(status.get("target_url") or "")
+            number = status.get("job_id") or re.sub(r".*/", "", address)
+            return {"name": status["name"], "job_id": int(number), "target_url": address}
     return None
 
 

@@ -61,9 +61,9 @@ class Stage:
         return done.stdout + ("" if check else done.stderr)
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Apply objects on the server's side."""
+        """Apply objects on the server's side, in kubectl's own name, so that `manifests/` can be applied later."""
         text = yaml.safe_dump_all([dict(each) for each in objects])
-        self.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=stage", "-f", "-", stdin=text)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
 
     def get(self, kind: str, name: str = "", namespace: str = "", selector: str = "") -> dict[str, Any]:
         """An object, or a list of them, as JSON."""
