@@ -6,6 +6,7 @@ limit means what it says.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,8 @@ from hummingbird_ai.messages import (
 from hummingbird_ai.metrics import CallMetrics
 
 __all__ = ["CallMetrics", "generate_with_retry"]
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 1.0
@@ -81,6 +84,7 @@ def generate_with_retry(
             return accounts.attempt(call, validate)
         except ModelError as error:
             wait = attempts.wait_after(error)
+            logger.warning("%s: %s; called again in %.1f s", model.name, error.problem, wait)
         _sleep(wait, sleep, abort)
 
 

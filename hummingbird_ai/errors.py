@@ -51,14 +51,14 @@ class Transient(ModelError):
     """The same call may work later."""
 
     retryable = True
-    advice = "It is tried again by itself; if it goes on, look at the provider's status page."
+    advice = "If it goes on after retries, look at the provider's status page."
 
 
 class RateLimited(Transient):
     """Too many calls or tokens per minute, or a shared capacity that is used up for now."""
 
     advice = (
-        "It is tried again by itself; if it goes on, run fewer agents at once, ask for more quota, or on Vertex AI "
+        "If it goes on after retries, run fewer agents at once, ask for more quota, or on Vertex AI "
         "use the region `global`."
     )
 
@@ -70,13 +70,13 @@ class Overloaded(Transient):
 class TransportFailed(Transient):
     """The connection could not be made or did not hold."""
 
-    advice = "It is tried again by itself; if it goes on, check the network, the proxy and the address."
+    advice = "If it goes on after retries, check the network, the proxy and the address."
 
 
 class MalformedReply(Transient):
     """An answer that cannot be read, or that the caller's validation rejected."""
 
-    advice = "It is tried again by itself; if it goes on, check that no proxy answers in the provider's place."
+    advice = "If it goes on after retries, check that no proxy answers in the provider's place."
 
 
 class QuotaExhausted(ModelError):

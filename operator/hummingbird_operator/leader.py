@@ -24,7 +24,7 @@ from hummingbird_operator import wiring
 from hummingbird_operator.agentruns import handlers as run_handlers
 from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.api import labels
-from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
+from hummingbird_operator.api.agentrun import RunnerRef
 from hummingbird_operator.api.labels import FINALIZER, GROUP
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube, KubeApi
@@ -33,7 +33,9 @@ from hummingbird_operator.kube.exec import ExecConnection
 from hummingbird_operator.kube.lease import Election
 from hummingbird_operator.kube.watch import keep_watching
 from hummingbird_operator.sandboxpools import handlers as pool_handlers
+from hummingbird_operator.sandboxpools import strays
 from hummingbird_operator.sandboxpools.claims import Claims
+from hummingbird_operator.sandboxpools.strays import Strays
 from hummingbird_operator.telemetry import Health, Metrics, Pulse
 
 if TYPE_CHECKING:
@@ -176,12 +178,16 @@ async def _lead(
     run_handlers.register(registry, leading.runs, leading.runner, reaper)
     pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[options.namespace], leads=election.is_leader)
     member_seen = pool_handlers.register(registry, pools)
+    swept = Strays(kube, claims, run_namespaces=[options.namespace], leads=election.is_leader)
     watch = keep_watching(kube.endpoint, PODS, sandbox_namespace, label_selector=labels.POOL, seen=member_seen)
     for raw in await kube.list(AGENT_RUNS, options.namespace):
-        leading.runs.observe(AgentRun.parse(raw))
+        if (run := run_handlers.parsed(raw)) is not None:
+            leading.runs.observe(run)
+            reaper.observe(run)
     try:
         async with (
             _background(watch),
+            _background(strays.keep_sweeping(swept)),
             _background(reaper.keep_reaping()),
             _background(_publish_phases(leading, metrics)),
         ):

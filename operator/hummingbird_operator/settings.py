@@ -66,7 +66,7 @@ class Models(Section):
     """File with that key."""
     google_cloud_project: str = ""
     """Vertex project; else the one of the application default credentials."""
-    prices: dict[str, dict[str, Decimal]] = {}
+    prices: dict[str, dict[Literal["input", "output", "cache_read", "cache_write"], Decimal]] = {}
     """USD per million tokens (`input`, `output`, `cache_read`, `cache_write`) by model, before the built-in table."""
     endpoint: HttpUrl | None = None
     """Address that stands for the provider's own: a gateway, or a test server."""

@@ -9,6 +9,7 @@ import json
 import logging
 import threading
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from hummingbird_operator.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,6 +87,10 @@ class Metrics:
         )
 
 
+RUN: ContextVar[str] = ContextVar("run", default="")
+"""The run that a thread works for: every line that is logged there bears its name."""
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line; known secrets never leave the process in it."""
 
@@ -101,6 +108,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {key: getattr(record, key) for key in ("run", "pool", "step", "turn") if hasattr(record, key)}
+        if run := RUN.get():
+            line.setdefault("run", run)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         text = json.dumps(line, ensure_ascii=False, default=str)
@@ -153,7 +162,10 @@ class Health:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
                 logging.getLogger(__name__).debug(format, *args)
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            raise Invalid("--health-port", f"cannot listen on port {port}: {error.strerror}; choose another") from error
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
 

@@ -200,7 +200,14 @@ def lead(
     )
     steps = {step: apply for part in parts for step, apply in part.steps().items()}
     runner = Runner(
-        settings=settings, workflows=workflows, runs=runs, status=status, steps=steps, metrics=metrics, clock=now
+        settings=settings,
+        workflows=workflows,
+        runs=runs,
+        status=status,
+        steps=steps,
+        recorder=events,
+        metrics=metrics,
+        clock=now,
     )
 
     def close() -> None:

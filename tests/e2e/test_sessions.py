@@ -58,7 +58,7 @@ def test_a_reply_finds_the_lingering_sandbox_with_its_files_and_the_earlier_conv
     assert "the-answer-is-42" in text
     reply_note = world.notes()[-1]["body"]
     assert "the-answer-is-42" in reply_note
-    assert "Reply to this note" not in reply_note
+    assert "files are kept" not in reply_note
 
 
 def test_after_the_sandbox_is_gone_the_files_come_back_from_the_archive(world: Scene) -> None:

@@ -128,6 +128,8 @@ class Accepting:
         if (created := run.metadata.creation_timestamp) is not None:
             age = max(self._clock() - created, timedelta())
             self._metrics.duration.labels(run.spec.workflow).observe(age.total_seconds())
-        logger.info("run finished: %s: %s", succeeded.reason, succeeded.message, extra={"run": run.metadata.name})
-        type_ = "Warning" if succeeded.status == "False" else "Normal"
+        failed = succeeded.status == "False"
+        level, type_ = (logging.WARNING, "Warning") if failed else (logging.INFO, "Normal")
+        said = {"run": run.metadata.name}
+        logger.log(level, "run finished: %s: %s", succeeded.reason, succeeded.message, extra=said)
         await self._recorder.emit(run, type_, succeeded.reason, succeeded.message)

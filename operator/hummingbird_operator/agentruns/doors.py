@@ -29,7 +29,9 @@ class ConfiguredDoors:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._config = settings.config.models
-        self._prices: Prices = dict(self._config.prices)
+        self._prices: Prices = {
+            name: {str(kind): usd for kind, usd in price.items()} for name, price in self._config.prices.items()
+        }
 
     def model(self, name: str) -> ModelAdapter:
         """A fresh adapter, with the key as it is now."""

@@ -35,7 +35,7 @@ def register(registry: kopf.OperatorRegistry, runs: Runs, runner: Runner, reaper
 
     @kopf.on.event(GROUP, VERSION, "agentruns", registry=registry)
     async def seen(event: Mapping[str, Any], **_: Any) -> None:
-        if (run := _parsed(event["object"])) is not None:
+        if (run := parsed(event["object"])) is not None:
             gone = event.get("type") == "DELETED"
             runs.observe(run, gone=gone)
             reaper.observe(run, gone=gone)
@@ -54,7 +54,7 @@ def register(registry: kopf.OperatorRegistry, runs: Runs, runner: Runner, reaper
         cancellation_timeout=5.0,
     )
     async def drive(body: kopf.Body, stopped: kopf.DaemonStopped, **_: Any) -> None:
-        run = _parsed(body)
+        run = parsed(body)
         if run is None:
             return
         control = runs.open(run)
@@ -81,7 +81,8 @@ async def _tidy(run: AgentRun, runs: Runs, runner: Runner) -> None:
         runs.close(control)
 
 
-def _parsed(body: Mapping[str, Any]) -> AgentRun | None:
+def parsed(body: Mapping[str, Any]) -> AgentRun | None:
+    """The run, or None (and a line in the log) where this version cannot read it."""
     try:
         return AgentRun.parse(dict(body))
     except HummingbirdError as error:  # written under an older schema: leave it alone, visibly

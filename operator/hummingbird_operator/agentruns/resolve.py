@@ -32,6 +32,9 @@ SUPPORTED = (Backend.K8SPOOL, Backend.K8S)
 """Backends that this version can claim; the schema already knows the others."""
 
 
+CUT = "spec.message is longer than 32 KiB: its end is cut off"
+
+
 @dataclass(frozen=True)
 class Order:
     """An accepted run, with everything that its steps need from the configuration."""
@@ -76,7 +79,7 @@ def resolve(spec: AgentRunSpec, config: Config, workflows: Workflows) -> Order:
         internal=internal,
         message=message,
         message_cut=cut,
-        remarks=remarks,
+        remarks=(*remarks, *([CUT] if cut else [])),
     )
 
 

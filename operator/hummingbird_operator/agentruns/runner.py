@@ -29,6 +29,7 @@ from hummingbird_operator.errors import (
 )
 
 if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.accepting import Recorder
     from hummingbird_operator.agentruns.control import Control, Runs
     from hummingbird_operator.agentruns.status import StatusWriter
     from hummingbird_operator.api.agentrun import AgentRun
@@ -57,6 +58,7 @@ class Runner:
         runs: Runs,
         status: StatusWriter,
         steps: Mapping[Step, Apply],
+        recorder: Recorder,
         metrics: Metrics,
         clock: Callable[[], datetime],
     ) -> None:
@@ -65,6 +67,7 @@ class Runner:
         self._runs = runs
         self._status = status
         self._steps = steps
+        self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
 
@@ -108,6 +111,7 @@ class Runner:
         """Apply the next step; False when there is none."""
         outages.step = None
         facts = await self._gather(control)
+        outages.run = facts.run
         decision = outages.verdict(facts, decide(facts), self._settings.config.limits)
         if decision.step is Step.DONE:
             return False
@@ -148,7 +152,8 @@ class Runner:
             return refusal
 
     async def _wait_out(self, control: Control, outages: _Outages, error: Unavailable) -> None:
-        outages.away(error)
+        if outages.away(error) and outages.run is not None:
+            await self._recorder.emit(outages.run, "Warning", c.Checkpoint.RETRYING, str(error))
         logger.warning("%s; tried again in %.1f s", error, outages.delay(), extra={"run": control.name})
         await control.pause(error.retry_after or outages.delay())
 
@@ -167,6 +172,7 @@ class _Outages:
         self._problem = ""
         self._tries = 0
         self._surprises: Counter[Step | None] = Counter()
+        self.run: AgentRun | None = None
         self.step: Step | None = None
         """What was tried last."""
 
@@ -174,11 +180,13 @@ class _Outages:
         """A step went through."""
         self._since, self._tries = None, 0
 
-    def away(self, error: Unavailable) -> None:
-        """A service did not answer."""
+    def away(self, error: Unavailable) -> bool:
+        """A service did not answer; whether that is news."""
+        news = self._since is None or self._service != error.service
         self._since = self._since or self._clock()
         self._service, self._problem = error.service, str(error)
         self._tries += 1
+        return news
 
     def surprised(self) -> None:
         """The step met an error that nobody expected."""

@@ -29,6 +29,7 @@ from hummingbird_operator.sessions.store import SERVICE
 from hummingbird_operator.sessions.tools import SANDBOX_TOOLS, ToolRegistry
 from hummingbird_operator.sessions.transcript import NOTE_LIMIT, render_transcript
 from hummingbird_operator.sessions.turns import Generate, JournaledTurns
+from hummingbird_operator.telemetry import RUN
 
 if TYPE_CHECKING:
     from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
@@ -103,6 +104,7 @@ class Worker:
 
         Where a process that died kept an answer already, that one stands: nothing is asked or run again.
         """
+        RUN.set(task.name)
         journal = RunJournal(self._store, task.run, retry_seconds=self._retry_seconds, abort=abort)
         if (recorded := journal.answer()) is not None:
             return replace(self._recalled(task, journal, recorded), answer_uri=journal.record_answer(recorded))
@@ -122,6 +124,7 @@ class Worker:
 
         Raises Unavailable at once: its caller waits without a thread.
         """
+        RUN.set(task.name)
         journal = RunJournal(self._store, task.run)
         return self._recalled(task, journal, journal.answer()) if journal.begun() else None
 

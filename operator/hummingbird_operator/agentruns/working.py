@@ -127,7 +127,7 @@ class Working:
     async def _answered(self, run: AgentRun, said: Conversation) -> None:
         result = said.result
         completed = result.outcome is Outcome.COMPLETED
-        message = result.message or f"answered in {result.iterations} turns for ${result.cost_usd:.4f}"
+        message = result.message or f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
         answer = AnswerStatus(text=result.text, bytes=len(result.text.encode(errors="replace")), uri=said.answer_uri)
         model = (run.status.resolved and run.status.resolved.model) or ""
         self._metrics.turns.labels(run.spec.workflow).inc(result.iterations)
@@ -162,6 +162,10 @@ class Reached:
         with self._lock:
             last, self._last = self._last, None
         return last
+
+
+def _turns(number: int) -> str:
+    return "1 turn" if number == 1 else f"{number} turns"
 
 
 def _usage(so_far: Progress | LoopResult) -> UsageStatus:

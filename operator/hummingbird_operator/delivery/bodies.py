@@ -20,7 +20,7 @@ TRANSCRIPT_CHARACTERS = 90_000
 """At most so much of the transcript stands in a note (seed 000 §9.1); the session store has all of it."""
 
 EMPTY_ANSWER = "The agent ended without a text to show."
-REPLY_PROMPT = "Reply to this note to ask more: the agent keeps its files and what it has found."
+REPLY_PROMPT = "The conversation and its files are kept: an AgentRun with `session: {session}` and a `message` goes on."
 GREEN_SINCE = "The pipeline has turned green since."
 _TEXT_CHARACTERS = MAXIMUM - TRANSCRIPT_CHARACTERS - 20_000
 _MESSAGE_CHARACTERS = 4_000
@@ -81,7 +81,8 @@ def answer(
     `reply_prompt` only when the session is saved and the run is not itself an answer to a reply.
     """
     parts = [*_sentences(notices, secrets), _inert(text, secrets) or EMPTY_ANSWER]
-    return _note([*parts, *_below(footer, transcript, reply_prompt, secrets)], marker)
+    session = marker.id if reply_prompt else ""
+    return _note([*parts, *_below(footer, transcript, session, secrets)], marker)
 
 
 def failure(
@@ -175,12 +176,12 @@ def _ended(
 ) -> str:
     found = _inert(partial, secrets)
     so_far = ["What the agent had found until then:", found] if found else []
-    below = _below(footer, transcript, False, secrets) if footer else _transcript(transcript, secrets)
+    below = _below(footer, transcript, "", secrets) if footer else _transcript(transcript, secrets)
     return _note([*head, *so_far, *below], marker)
 
 
-def _below(footer: Footer, transcript: str, reply_prompt: bool, secrets: Sequence[str]) -> list[str]:
-    prompt = [REPLY_PROMPT] if reply_prompt else []
+def _below(footer: Footer, transcript: str, session: str, secrets: Sequence[str]) -> list[str]:
+    prompt = [REPLY_PROMPT.format(session=session)] if session else []
     return ["---", *footer.lines(secrets), *prompt, *_transcript(transcript, secrets)]
 
 

@@ -78,7 +78,8 @@ def translated(what: str) -> Iterator[None]:
 def _refusal(error: GitlabError, what: str) -> HummingbirdError:
     status, text = error.response_code or 0, readable(error.error_message)
     if status == 401:
-        return Invalid(TOKEN_SETTING, f"GitLab refused the token (401): {text}. Set one that is valid, with scope api")
+        # Nothing is wrong with the run: it waits until somebody renewed the token.
+        return Unavailable(SERVICE, f"it refused the bot's token (401): {text}. Renew {TOKEN_SETTING}, with scope api")
     if status == 403 and "insufficient_scope" in text + str(error.response_body):
         return Invalid(TOKEN_SETTING, "the token lacks a scope (403): notes need scope api")
     if status == 403:

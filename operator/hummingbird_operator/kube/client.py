@@ -7,10 +7,9 @@ counted, and never retried here: a caller that retries reads again first.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -18,16 +17,31 @@ from kubernetes.aio.client import ApiClient
 from prometheus_client import CollectorRegistry, Counter
 
 from hummingbird_operator.api import labels
-from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.connection import Endpoint
+from hummingbird_operator.kube.refusals import (
+    AlreadyExists,
+    Expired,
+    Object,
+    QuotaExceeded,
+    decode,
+    raise_for,
+)
 
-Object = dict[str, Any]
+__all__ = [
+    "AlreadyExists",
+    "Kube",
+    "KubeApi",
+    "Object",
+    "Objects",
+    "QuotaExceeded",
+    "Resource",
+    "path",
+]
+
 Objects = list[Object]
 
-SERVICE = "the API server"
 CALL_SECONDS = 30.0
 PAGE = 500
-GONE = 410
 
 
 @dataclass(frozen=True)
@@ -48,14 +62,6 @@ EVENTS = Resource("", "v1", "events")
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
 CUSTOM_RESOURCE_DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-
-
-class AlreadyExists(Conflict):
-    """A create met an object of that name: read it and see whether it is ours."""
-
-
-class QuotaExceeded(Unavailable):
-    """A ResourceQuota of the namespace is used up: wait for others to finish, nothing is wrong with the object."""
 
 
 class KubeApi(Protocol):
@@ -131,7 +137,7 @@ class Kube:
         """See KubeApi. A list whose continue token expired is read once more from the start."""
         try:
             return await self._pages(resource, namespace, label_selector)
-        except _Expired:
+        except Expired:
             return await self._pages(resource, namespace, label_selector)
 
     async def _pages(self, resource: Resource, namespace: str, label_selector: str) -> Objects:
@@ -252,51 +258,12 @@ _METHODS = {
 }
 
 
-class _Expired(Unavailable):
-    """The continue token of a list is too old."""
-
-
 def path(resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
     """The URL path of an object or a collection."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     parts = ["namespaces", namespace] if namespace else []
     parts += [part for part in (resource.plural, name, subresource) if part]
     return root + "".join("/" + quote(part, safe="") for part in parts)
-
-
-def raise_for(status: int, payload: Object, what: str, retry_after: float | None = None) -> NoReturn:
-    """Turn a Status object into the error that names who must act. `status` 0 means that no answer came."""
-    message = str(payload.get("message") or payload.get("reason") or f"HTTP {status}")
-    if status == 404:
-        raise NotFound(f"{what}: {message}")
-    if status == 409:
-        raise (AlreadyExists if payload.get("reason") == "AlreadyExists" else Conflict)(f"{what}: {message}")
-    if status == 422 and _is_failed_test(payload):
-        raise Conflict(f"{what}: {message}")
-    if status == 403 and "exceeded quota" in message:
-        raise QuotaExceeded(SERVICE, message, retry_after=retry_after)
-    if status in (401, 403):
-        raise Invalid(what, f"{message} (is the Role applied?)")
-    if status == GONE:
-        raise _Expired(SERVICE, message)
-    if status == 0 or status == 429 or status >= 500:
-        raise Unavailable(SERVICE, f"{what}: {message}", retry_after=retry_after)
-    raise Invalid(what, message)
-
-
-def _is_failed_test(payload: Object) -> bool:
-    """A JSON patch that did not apply has no field among its causes; a schema violation has."""
-    causes = (payload.get("details") or {}).get("causes") or []
-    return not any(cause.get("field") for cause in causes)
-
-
-def decode(raw: bytes) -> Object:
-    """A JSON object, or what came instead as its `message`."""
-    try:
-        value = json.loads(raw) if raw else {}
-    except ValueError:
-        value = {"message": raw[:500].decode(errors="replace")}
-    return value if isinstance(value, dict) else {"message": str(value)[:500]}
 
 
 def _seconds(value: str | None) -> float | None:

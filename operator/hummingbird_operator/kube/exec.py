@@ -11,13 +11,11 @@ command itself recorded (`sandboxes/`).
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Protocol, cast
 from urllib.parse import urlencode, urlsplit
@@ -27,8 +25,9 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from hummingbird_operator.errors import Aborted, HummingbirdError, Unavailable
-from hummingbird_operator.kube import client
+from hummingbird_operator.kube import client, refusals
 from hummingbird_operator.kube.connection import Endpoint
+from hummingbird_operator.kube.status import ExecStatus, parse_status
 from hummingbird_operator.kube.tls import TlsSocket
 
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
@@ -62,34 +61,6 @@ class NotStarted(Unavailable):
 
 class ExecTimeout(StreamBroken):
     """The deadline passed; the socket was shut, the command may still run."""
-
-
-@dataclass(frozen=True)
-class ExecStatus:
-    """What the kubelet says of the end. `exit_code` is None when the command was not started or not waited for."""
-
-    exit_code: int | None
-    message: str
-
-
-def parse_status(raw: bytes) -> ExecStatus:
-    """Read the frame of channel 3; whatever stands in it, no KeyError."""
-    try:
-        status = json.loads(raw)
-    except ValueError:
-        return ExecStatus(None, raw[:500].decode(errors="replace"))
-    if not isinstance(status, dict):
-        return ExecStatus(None, str(status)[:500])
-    if status.get("status") == "Success":
-        return ExecStatus(0, "")
-    message = str(status.get("message") or status.get("reason") or "failed without a message")
-    details = status.get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    for cause in causes if isinstance(causes, list) else []:
-        if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
-            with suppress(TypeError, ValueError):
-                return ExecStatus(int(cause.get("message")), message)  # type: ignore[arg-type]
-    return ExecStatus(None, message)
 
 
 class ExecStream:
@@ -191,14 +162,14 @@ class ExecConnection:
             reply = http.getresponse()
             status, raw = reply.status, reply.read()
         except (OSError, HTTPException) as error:
-            raise Unavailable(client.SERVICE, f"{what}: {error}") from error
+            raise Unavailable(refusals.SERVICE, f"{what}: {error}") from error
         finally:
             http.close()
         if status == 404:
             return None
-        payload = client.decode(raw)
+        payload = refusals.decode(raw)
         if status != 200:
-            client.raise_for(status, payload, what)
+            refusals.raise_for(status, payload, what)
         return payload
 
     def _headers(self) -> dict[str, str]:
@@ -221,7 +192,7 @@ class ExecConnection:
                 sock.settimeout(None)
             secured = TlsSocket(sock, tls, self._endpoint.server_name or host) if tls is not None else sock
         except OSError as error:
-            raise NotStarted(client.SERVICE, f"exec: {error}") from error
+            raise NotStarted(refusals.SERVICE, f"exec: {error}") from error
         with closing(secured):
             yield secured
 
@@ -246,13 +217,13 @@ class ExecConnection:
         except InvalidStatus as error:
             status, raw = error.response.status_code, error.response.body or b""
             if status == 401 and asyncio.run(self._endpoint.reload()):
-                raise NotStarted(client.SERVICE, "exec: the credentials had expired and were loaded again") from error
+                raise NotStarted(refusals.SERVICE, "exec: the credentials had expired and were loaded again") from error
             try:
-                client.raise_for(status, client.decode(bytes(raw)), "create pods/exec")
+                refusals.raise_for(status, refusals.decode(bytes(raw)), "create pods/exec")
             except Unavailable as refusal:
-                raise NotStarted(client.SERVICE, refusal.problem, retry_after=refusal.retry_after) from error
+                raise NotStarted(refusals.SERVICE, refusal.problem, retry_after=refusal.retry_after) from error
         except (WebSocketException, OSError, EOFError) as error:
-            raise NotStarted(client.SERVICE, f"exec: {error}") from error
+            raise NotStarted(refusals.SERVICE, f"exec: {error}") from error
 
 
 def exec_stream(

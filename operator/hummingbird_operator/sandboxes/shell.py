@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost, Unavailable
-from hummingbird_operator.kube.exec import ExecStatus, ExecStream, NotStarted, StreamBroken
+from hummingbird_operator.kube.exec import ExecStream, NotStarted, StreamBroken
+from hummingbird_operator.kube.status import ExecStatus
 from hummingbird_operator.sandboxes import commands
 from hummingbird_operator.sandboxes.streams import Output, Receiver, Source, SourceFailed, proof_of, stdout_of
 from hummingbird_operator.sessions.sandbox import EXEC_TIMEOUT, CommandResult, ExecResult, RunLimits

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from hummingbird_operator.kube.exec import STATUS, STDOUT, ExecStatus, ExecStream, StreamBroken, exec_stream
+from hummingbird_operator.kube.exec import STATUS, STDOUT, ExecStream, StreamBroken, exec_stream
+from hummingbird_operator.kube.status import ExecStatus
 from hummingbird_operator.sandboxes import commands
 
 OUTPUT_LIMIT = 8 << 20

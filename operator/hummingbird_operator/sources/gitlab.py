@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from hummingbird_operator.sources import gitlab_definitions as definitions
 from hummingbird_operator.sources.connection import CHUNK, Patience, Reader, Sleep, translated
 from hummingbird_operator.sources.job_log import clean_log
 from hummingbird_operator.sources.unified_diff import unified_diff
+
+logger = logging.getLogger(__name__)
 
 MAXIMUM_FILE = 5 * 1024 * 1024
 """Bytes of one file that are read; the rest is cut off and said."""
@@ -74,8 +77,12 @@ def _told(function: Callable[..., SourceResult]) -> Callable[..., SourceResult]:
     def tool(**arguments: Any) -> SourceResult:
         try:
             return function(**arguments)
-        except (Invalid, NotFound, Unavailable) as error:
+        except NotFound as error:
             return {"error": str(error)}
+        except (Invalid, Unavailable) as error:
+            # the model can only go on without it; people must see it too: in the log and under the note's "Not read"
+            logger.warning("%s: %s", function.__name__, error)
+            return {"error": str(error), "incomplete": [f"{function.__name__.replace('_', ' ')}: {error}"]}
 
     return tool
 

@@ -139,6 +139,7 @@ class Process:
             runs=self.runs,
             status=self.status,
             steps=self.steps,
+            recorder=world.events,
             metrics=metrics,
             clock=clock,
         )

@@ -47,7 +47,7 @@ def whole(world: World, deaths: list[str]) -> None:
     (note,) = world.notes
     assert note.body.startswith("It fails because of **three**.")
     assert '"state": "done"' in note.body
-    assert "Reply to this note" in note.body
+    assert "conversation and its files are kept" in note.body
     assert run.status.note is not None
     assert run.status.note.id == note.id
     in_flight = sum(death == "before model.generate" or death == "after model.generate" for death in deaths)

@@ -21,7 +21,7 @@ async def test_a_run_is_answered_in_one_note_saved_and_its_sandbox_lingers(world
     assert note.body.startswith("It fails because of **three**.\n")
     assert "Model scripted-model · 3 turns · " in note.body
     assert "commit 9f2c9f2c9f2c" in note.body
-    assert "Reply to this note to ask more" in note.body
+    assert "conversation and its files are kept" in note.body
     assert "Agent transcript" in note.body
     marker = markers.parse(note.body)
     assert marker == markers.Marker(run.metadata.uid, "analyze-failures", SHA, run.metadata.uid, "why", "done")

@@ -68,7 +68,7 @@ async def test_a_store_that_goes_away_after_the_answer_costs_only_the_session(wo
     assert world.condition("SessionSaved") == ("False", "StoreUnavailable")
     (note,) = world.notes
     assert note.body.startswith("It fails because of **three**.")
-    assert "Reply to this note" not in note.body
+    assert "conversation and its files are kept" not in note.body
     nothing_is_left(world)
 
 

@@ -48,7 +48,7 @@ async def test_a_reply_sees_the_conversation_and_finds_its_files_in_the_lingerin
     assert len(saved["contents"]) == 6 + 4
     (note,) = world.notes_of(world.run())
     assert note.body.startswith("It was three, as I said.")
-    assert "Reply to this note" not in note.body
+    assert "conversation and its files are kept" not in note.body
     assert [place.session for place in world.pool.places] == [session]
 
 

@@ -47,14 +47,20 @@ def test_every_body_ends_with_its_one_marker_and_nothing_in_it_acts(name: str) -
 
 def test_an_answer_shows_text_footer_prompt_and_folded_transcript_in_this_order() -> None:
     body = bodies.answer("The cause.", footer=FOOTER, marker=MARKER, transcript="# Turn 1", reply_prompt=True)
-    parts = ["The cause.", "Model gemini-3", bodies.REPLY_PROMPT, "<details><summary>Agent transcript", "# Turn 1"]
+    parts = [
+        "The cause.",
+        "Model gemini-3",
+        "files are kept",
+        "<details><summary>Agent transcript",
+        "# Turn 1",
+    ]
     positions = [body.index(part) for part in [*parts, "</details>", "<!--"]]
     assert positions == sorted(positions)
     assert "Model gemini-3 · 7 turns · 51,234 tokens in, 2,345 out · $0.4213 · commit 9f2c9f2c9f2c" in body
 
 
 def test_without_a_saved_session_there_is_no_reply_prompt() -> None:
-    assert bodies.REPLY_PROMPT not in bodies.answer("x", footer=FOOTER, marker=MARKER)
+    assert "files are kept" not in bodies.answer("x", footer=FOOTER, marker=MARKER)
 
 
 def test_the_footer_says_what_was_not_read_and_that_the_pipeline_is_green_now() -> None:

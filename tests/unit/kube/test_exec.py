@@ -20,13 +20,12 @@ from hummingbird_operator.kube.connection import Access, Endpoint
 from hummingbird_operator.kube.exec import (
     FRAME,
     ExecConnection,
-    ExecStatus,
     ExecTimeout,
     NotStarted,
     StreamBroken,
     exec_stream,
-    parse_status,
 )
+from hummingbird_operator.kube.status import ExecStatus, parse_status
 
 SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()
 
