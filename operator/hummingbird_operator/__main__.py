@@ -24,15 +24,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         loaded = settings.load(arguments.config, os.environ)
         prompts = workflows.load(loaded)
-        wiring.check(loaded)
         if arguments.command == "check":
-            print(f"{arguments.config}: ok, workflows: {', '.join(sorted(prompts.by_name))}")
-            return 0
+            return _check(loaded, prompts, without_secrets=arguments.without_secrets)
+        wiring.check(loaded, prompts)
         configure_logging(level=arguments.log_level, secrets=wiring.secrets(loaded))
         asyncio.run(leader.operate(loaded, prompts, _options(arguments, os.environ)))
     except HummingbirdError as error:
         print(f"hummingbird: {error}", file=sys.stderr)
         return EXIT_INVALID
+    return 0
+
+
+def _check(loaded: settings.Settings, prompts: workflows.Workflows, *, without_secrets: bool) -> int:
+    """Everything that can be known without a cluster; secrets that are not there are all named, not only the first."""
+    wiring.served(loaded, prompts)
+    gone = wiring.missing(loaded)
+    for sentence in gone:
+        print(f"{'warning' if without_secrets else 'hummingbird'}: {sentence}", file=sys.stderr)
+    if gone and not without_secrets:
+        return EXIT_INVALID
+    if not gone:
+        wiring.check(loaded, prompts)
+    print(f"{loaded.path}: ok, workflows: {', '.join(sorted(prompts.by_name))}")
     return 0
 
 
@@ -51,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, default=Path("config.yaml"), help="configuration file (%(default)s)")
-    commands.add_parser("check", parents=[common], help="say whether the configuration is right, and end")
+    check = commands.add_parser("check", parents=[common], help="say whether the configuration is right, and end")
+    check.add_argument("--without-secrets", action="store_true", help="only warn about secrets that are not there")
     operator = commands.add_parser("operator", parents=[common], help="serve AgentRuns and SandboxPools")
     operator.add_argument("--namespace", help="namespace of the runs ($HUMMINGBIRD_NAMESPACE, else hummingbird)")
     operator.add_argument("--kubeconfig", help="outside of a cluster ($KUBECONFIG)")

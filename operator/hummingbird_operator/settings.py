@@ -7,11 +7,11 @@ rotated Secret needs no restart. `docs/configuration.md` explains every key and 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -59,7 +59,7 @@ class Models(Section):
     default: str = Field(min_length=1)
     """Model of every run that names none."""
     regions: dict[str, str] = {}
-    """Vertex region by prefix of the model's name; `global` where nothing matches."""
+    """Vertex region by prefix of the model's name, such as `{"gemini-": global}`; `global` where nothing matches."""
     google_api_key_env: EnvName | None = None
     """Environment variable with the key of the Gemini API; without it and its file: Vertex."""
     google_api_key_file: Path | None = None
@@ -110,7 +110,7 @@ class Sandbox(Section):
     """Where commands run when neither the run nor its workflow says so."""
 
     backend: BackendName = "k8spool"
-    """Kind of sandbox."""
+    """Kind of sandbox: k8spool, k8s, kubevirtpool, kubevirt, or podman."""
     pool: str = "default"
     """SandboxPool for the pool backends."""
     namespace: str = "hummingbird-sandboxes"
@@ -118,7 +118,7 @@ class Sandbox(Section):
     image: str = ""
     """Image of the backends without a pool (`k8s`, `podman`)."""
     resources: dict[str, dict[str, str]] = {}
-    """Requests and limits of the `k8s` backend; seed defaults where absent."""
+    """`requests` and `limits` of the `k8s` backend, as in a Pod; seed defaults where absent."""
 
 
 class Project(Section):
@@ -129,14 +129,14 @@ class Project(Section):
     max_runs_per_mr: Positive | None = None
     """In place of `limits.max_runs_per_mr`."""
     tokens: dict[Literal["gitlab"], EnvName] = {}
-    """Environment variable with the read token that tools get for this project, by data source."""
+    """Environment variable with the read token that tools get for this project, by data source: `{gitlab: NAME}`."""
 
 
 class TriggerRule(Section):
     """One line of an ordered list; the first that matches decides."""
 
     action: Literal["allow", "deny"]
-    """The verdict."""
+    """The verdict: allow or deny."""
     status: str | None = None
     """Glob on the pipeline's status; `failed` where no rule names one."""
     user: str | None = None
@@ -170,19 +170,19 @@ class WorkflowEntry(Section):
     prompt: str = Field(pattern=r"^[^\s].*\.md$")
     """Markdown file, relative to the configuration file; used verbatim."""
     action: Literal["pipeline", "merge_request", "manual"] = "manual"
-    """What starts it without being asked."""
+    """What starts it without being asked: pipeline, merge_request, or manual (nothing)."""
     projects: tuple[str, ...] = ("*",)
     """Globs of the projects that may use it; the allow list `projects` holds as well."""
     trigger_rules: tuple[TriggerRule, ...] | None = None
     """Which events start it; absent: all."""
     data_sources: dict[Literal["gitlab", "konflux", "testing_farm"], DataSource] = {}
-    """What its model may read."""
+    """What its model may read: gitlab, konflux, testing_farm."""
     model: str | None = None
     """In place of `models.default`."""
     max_iterations: Positive | None = None
     """In place of `limits.max_iterations`, and never above it."""
     sandbox: BackendName | None = None
-    """In place of `sandbox.backend`."""
+    """In place of `sandbox.backend`; the same choices."""
 
 
 class Config(Section):
@@ -258,10 +258,26 @@ class Settings:
         return value
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML lets a later key of the same name win in silence; here it is an error with both lines."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """As the base class does, after a look at the keys."""
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                line = key.start_mark.line + 1
+                if key.value in seen:
+                    problem = f"the key {key.value} stands twice, in lines {seen[key.value]} and {line}"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
     """The settings of a configuration file. Raises Invalid with the file and the path of the key."""
     try:
-        raw = yaml.safe_load(path.read_text())
+        raw = yaml.load(path.read_text(), _UniqueKeys)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise Invalid(str(path), f"cannot read the configuration: {error.strerror}") from error
     except yaml.YAMLError as error:

@@ -15,10 +15,11 @@ from hummingbird_ai.calls import CallMetrics, generate_with_retry
 from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming
 from hummingbird_operator.agentruns.control import Runs
-from hummingbird_operator.agentruns.doors import ConfiguredDoors
+from hummingbird_operator.agentruns.doors import SOURCES, ConfiguredDoors
 from hummingbird_operator.agentruns.keeping import Keeping
 from hummingbird_operator.agentruns.noting import Notebook, Noting
 from hummingbird_operator.agentruns.pages import NotePages
+from hummingbird_operator.agentruns.resolve import SUPPORTED
 from hummingbird_operator.agentruns.runner import Runner
 from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.agentruns.work import Worker
@@ -131,13 +132,47 @@ class Leading:
     close: Callable[[], None]
 
 
-def check(settings: Settings) -> None:
+def check(settings: Settings, workflows: Workflows) -> None:
     """Raise Invalid at the start, not at the first run, where a secret or a store that all need is not to be had."""
     config = settings.config
+    served(settings, workflows)
     if config.gitlab is not None:
         settings.secret("gitlab.token_env", env=config.gitlab.token_env, file=config.gitlab.token_file)
     ConfiguredDoors(settings).model(config.models.default)
     open_store(config.sessions.store, s3_endpoint=config.sessions.s3_endpoint)
+
+
+def served(settings: Settings, workflows: Workflows) -> None:
+    """Raise Invalid for what the file may say but this version does not serve; needs no secret."""
+    for name, workflow in workflows.by_name.items():
+        for source in workflow.entry.data_sources:
+            if source not in SOURCES:
+                where = f"workflows.{name}.data_sources.{source}"
+                raise Invalid(where, f"is not served by this version; {', '.join(SOURCES)} is")
+        backend = workflow.entry.sandbox or settings.config.sandbox.backend
+        if backend not in SUPPORTED:
+            where = f"workflows.{name}.sandbox" if workflow.entry.sandbox else "sandbox.backend"
+            raise Invalid(where, f"{backend} is not served by this version; use {' or '.join(SUPPORTED)}")
+
+
+def missing(settings: Settings) -> list[str]:
+    """A sentence for every secret that the configuration names and that is not there."""
+    config, found = settings.config, list[str]()
+    named = {"gitlab.token_env": (config.gitlab.token_env, config.gitlab.token_file)} if config.gitlab else {}
+    named["models.google_api_key_env"] = (config.models.google_api_key_env, config.models.google_api_key_file)
+    for path, project in config.projects.items():
+        named |= {f"projects.{path}.tokens.{source}": (env, None) for source, env in project.tokens.items()}
+    for name, workflow in config.workflows.items():
+        tokens = {source: entry.token_env for source, entry in workflow.data_sources.items() if entry.token_env}
+        named |= {f"workflows.{name}.data_sources.{source}.token_env": (env, None) for source, env in tokens.items()}
+    for where, (env, file) in named.items():
+        if env is None and file is None:
+            continue
+        try:
+            settings.secret(where, env=env, file=file)
+        except Invalid as error:
+            found.append(str(error))
+    return found
 
 
 def secrets(settings: Settings) -> list[str]:

@@ -325,7 +325,7 @@ def test_the_columns_show_a_run_and_a_pool(api: Cluster) -> None:
     pool = api.made("SandboxPool", pool_spec())
     api.merge("sandboxpool", pool, {"status": samples.plain_pool_status().as_dict()}, "--subresource=status")
     head, row = api.kubectl("get", "hbpool", pool, "-n", api.namespace).stdout.splitlines()
-    assert head.split() == ["NAME", "DESIRED", "STANDBY", "PENDING", "ACTIVE", "LINGERING", "READY", "AGE"]
+    assert head.split() == ["NAME", "DESIRED", "STANDBY", "PENDING", "ACTIVE", "LINGERING", "READY", "REASON", "AGE"]
     assert row.split()[:7] == [pool, "3", "2", "1", "4", "1", "False"]
 
 

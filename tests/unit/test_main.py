@@ -45,6 +45,37 @@ def test_a_fault_is_one_sentence_on_stderr_and_status_two(
 ) -> None:
     assert main(["check", "--config", write(tmp_path, **changes)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("hummingbird: ")
-    assert error.count("\n") == 1
+    assert all(line.startswith("hummingbird: ") for line in error.splitlines())
     assert said in error
+
+
+def test_check_names_every_missing_secret_and_without_secrets_only_warns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = {"group/app": {"tokens": {"gitlab": "READ"}}}
+    path = write(tmp_path, gitlab={"url": "https://gitlab.example.com", "token_env": "BOT"}, projects=project)
+    assert main(["check", "--config", path]) == 2
+    named = capsys.readouterr().err
+    assert all(variable in named for variable in ("KEY", "BOT", "projects.group/app.tokens.gitlab"))
+    assert main(["check", "--config", path, "--without-secrets"]) == 0
+    assert capsys.readouterr().err.count("warning: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"sandbox": {"backend": "podman"}},
+            "sandbox.backend: podman is not served by this version; use k8spool or k8s",
+        ),
+        (
+            {"workflows": {"look": {"prompt": "look.md", "data_sources": {"konflux": {}}}}},
+            "workflows.look.data_sources.konflux: is not served by this version; gitlab is",
+        ),
+    ],
+)
+def test_check_refuses_what_this_version_does_not_serve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object], said: str
+) -> None:
+    assert main(["check", "--config", write(tmp_path, **changes), "--without-secrets"]) == 2
+    assert said in capsys.readouterr().err

@@ -63,7 +63,13 @@ def test_a_data_source_never_gets_the_token_that_writes_notes(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a: [", "is not YAML"), ("- a", "must be a YAML mapping"), ("", "must be a YAML mapping")]
+    ("text", "said"),
+    [
+        ("a: [", "is not YAML"),
+        ("models: {default: x}\nmodels: {default: y}", "the key models stands twice, in lines 1 and 2"),
+        ("- a", "must be a YAML mapping"),
+        ("", "must be a YAML mapping"),
+    ],
 )
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Invalid, match=said):

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from hummingbird_operator.settings import Settings
 
 
+SOURCES = ("gitlab",)
+"""Data sources that this version can open; the schema of the configuration already knows the others."""
+
+
 class ConfiguredDoors:
     """Implements `work.Doors` from the settings."""
 
@@ -64,7 +68,7 @@ class ConfiguredDoors:
     def sources(self, registry: ToolRegistry, order: Order, sleep: Callable[[float], object]) -> None:
         """Register what the workflow names and nothing else."""
         for source in order.workflow.entry.data_sources:
-            if source != "gitlab":
+            if source not in SOURCES:
                 raise Invalid(
                     f"workflows.{order.workflow.name}.data_sources", f"{source} is not served by this version"
                 )

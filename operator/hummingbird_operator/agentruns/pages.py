@@ -61,8 +61,9 @@ class NotePages:
             return bodies.timed_out(
                 seconds, marker=marker, partial=text, footer=footer, transcript=transcript, secrets=secrets
             )
+        where = f"kubectl describe agentrun {run.metadata.name} -n {run.metadata.namespace}"
         return bodies.failure(
-            f"{reason}: {message}",
+            f"{reason}: {message}\n\nWho runs Hummingbird here finds more with `{where}`.",
             workflow=order.workflow.name,
             marker=_marker(run, "failed"),
             partial=text,

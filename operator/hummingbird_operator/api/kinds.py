@@ -14,6 +14,8 @@ Schema = dict[str, Any]
 
 _SUCCEEDED_REASON = '.status.conditions[?(@.type=="Succeeded")].reason'
 _READY_STATUS = '.status.conditions[?(@.type=="Ready")].status'
+_READY_REASON = ".status.conditions[?(@.type=='Ready')].reason"
+_DEGRADED_MESSAGE = ".status.conditions[?(@.type=='Degraded')].message"
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ KINDS = (
             Column("Active", ".status.active", "Members that a run holds.", "integer"),
             Column("Lingering", ".status.lingering", "Members that wait for a reply.", "integer"),
             Column("Ready", _READY_STATUS, "Whether the wanted number stands by."),
+            Column("Reason", _READY_REASON, "Why it is so."),
             _AGE,
+            Column("Message", _DEGRADED_MESSAGE, "What is wrong with its members, if anything.", wide=True),
         ),
         (_NAME_RULE, _LABEL_RULE),
         scale=True,
