@@ -127,7 +127,8 @@ def test_deleting_a_finished_run_needs_no_operator_and_leaves_the_note(world: Sc
 
 
 def test_the_ttl_deletes_a_finished_run(world: Scene) -> None:
-    world.run("short-lived", workflow="plain", target=None, ttlSecondsAfterFinished=0)
+    # long enough for `finished` to see it: with 0 it may be gone before kubectl looks
+    world.run("short-lived", workflow="plain", target=None, ttlSecondsAfterFinished=5)
     world.finished("short-lived")
 
     def gone() -> bool:
