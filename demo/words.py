@@ -53,7 +53,7 @@ def on_the_note(*, scripted: bool) -> str:
             "Its model's name and cost are those of the configuration: a script answered, nothing was paid; that is "
             "what the real model would have cost by our price table, tokens counted from bytes"
         )
-    return f"{cost}. Replies to a note are not served in this version (docs/flaws.md)."
+    return f"{cost}. Comments in reply are not read in this version (docs/flaws.md)."
 
 
 def look_around(found: Cluster, run: str) -> str:
