@@ -22,7 +22,7 @@ class PoolMetrics:
     reaped: Counter
     """`hummingbird_sandboxpool_reaped_total{pool,reason}`."""
     reconciles: Counter
-    """`hummingbird_sandboxpool_reconciles_total{pool,result}`: ok or error."""
+    """`hummingbird_sandboxpool_reconciles_total{pool,result}`: done, or error."""
 
     @classmethod
     def on(cls, registry: CollectorRegistry | None = None) -> PoolMetrics:
