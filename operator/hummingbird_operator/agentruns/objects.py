@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import (
     AgentRun,
     AgentRunStatus,
@@ -32,6 +33,12 @@ def lane(run: AgentRun) -> str:
     if not target:
         return ""
     return hashlib.sha256(f"{target}\n{run.spec.workflow}".encode()).hexdigest()[:16]
+
+
+def missing_labels(run: AgentRun) -> dict[str, str]:
+    """What a run made by hand lacks of the labels that ingestors set: people select by them, the operator does not."""
+    wanted = {labels.WORKFLOW: run.spec.workflow, labels.SESSION: session_id(run), labels.LANE: lane(run)}
+    return {key: value for key, value in wanted.items() if value and key not in run.metadata.labels}
 
 
 def with_status(

@@ -53,6 +53,13 @@ class StatusWriter:
                 raise LeadershipLost(f"run {run.metadata.name} is with {live.status.runner} now") from conflict
             raise
 
+    async def label(self, run: AgentRun, labels: dict[str, str]) -> None:
+        """Put labels on the run; the spec is not touched."""
+        self.check_leadership()
+        where = run.metadata
+        body = {"metadata": {"labels": labels}}
+        await self._kube.merge(AGENT_RUNS, where.namespace, where.name, body)
+
     async def _write(self, run: AgentRun, tests: Operations, status: AgentRunStatus) -> AgentRun:
         self.check_leadership()
         # `add` replaces a member that is there, and makes one that is not

@@ -19,7 +19,15 @@ from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus, UsageStatus
-from hummingbird_operator.errors import HummingbirdError, Invalid, LeadershipLost, NotFound, SandboxLost
+from hummingbird_operator.errors import (
+    Conflict,
+    HummingbirdError,
+    Invalid,
+    LeadershipLost,
+    NotFound,
+    SandboxLost,
+    Unavailable,
+)
 from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.state import LoopResult, Progress
 
@@ -69,6 +77,7 @@ class Working:
         call = asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self._worker.work, task, sandbox, control.abort, reached.tell)
         )
+        await self._label(run)
         try:
             run = await self._accompany(call, run, facts, control, reached)
             said = await call
@@ -80,6 +89,15 @@ class Working:
             return
         control.conversation = said
         await self._answered(run, said)
+
+    async def _label(self, run: AgentRun) -> None:
+        """Labels for people, while the agent is at work already; a run can do without them."""
+        if not (missing := objects.missing_labels(run)):
+            return
+        try:
+            await self._status.label(run, missing)
+        except (Conflict, NotFound, Unavailable) as error:
+            logger.info("labels were not written: %s", error, extra={"run": run.metadata.name})
 
     async def _accompany(
         self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached

@@ -9,6 +9,7 @@ import pytest
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.resolve import resolve
 from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import AgentRunStatus, RunnerRef, SandboxStatus
 from tests.unit.agentruns.builders import CONFIG, ME, NOW, SHA, UID, WORKFLOWS, mine, run
 
@@ -121,3 +122,14 @@ def test_conditions_carry_no_generation_so_that_an_edited_ttl_does_not_hang_kube
     status = objects.finished(run(status=mine()), NOW)
     assert all("observedGeneration" not in entry for entry in status.as_dict()["conditions"] if entry["type"] != "x")
     assert status.observed_generation == 1
+
+
+def test_a_run_made_by_hand_gets_the_labels_that_people_select_by_and_keeps_those_it_has() -> None:
+    bare = run()
+    assert objects.missing_labels(bare) == {
+        labels.WORKFLOW: "analyze-failures",
+        labels.SESSION: bare.metadata.uid,
+        labels.LANE: objects.lane(bare),
+    }
+    assert labels.WORKFLOW not in objects.missing_labels(run(labels={labels.WORKFLOW: "analyze-failures"}))
+    assert labels.LANE not in objects.missing_labels(run({"target": None}))
