@@ -25,6 +25,7 @@ from hummingbird_operator.sandboxpools.claiming import Claiming, Member
 from hummingbird_operator.sandboxpools.facts import Reader, Snapshot
 from hummingbird_operator.sandboxpools.members import Pod, read
 from hummingbird_operator.sandboxpools.metrics import PoolMetrics
+from hummingbird_operator.sandboxpools.policies import Policies
 from hummingbird_operator.sandboxpools.starts import Recent, Starts
 
 __all__ = ["Claiming", "Claims", "Member"]
@@ -49,6 +50,7 @@ class Claims:
     ) -> None:
         self.namespace = namespace
         self.reader = Reader(kube, namespace, clock=clock)
+        self.policies = Policies(kube, namespace, clock=clock)
         self.metrics = PoolMetrics.on(metrics)
         self._kube = kube
         self._now = now
@@ -236,6 +238,7 @@ class Claims:
             if choose.room(snapshot, self.unseen(snapshot)) <= 0:
                 return None
             template = objects.template_of(snapshot.pool)
+            await self.policies.ensure(snapshot.pool)
             pod = await self._cold(run_uid, template, name, active_seconds, snapshot.pool.spec.linger.seconds)
         return await self._started(pod, run_uid)
 
@@ -245,7 +248,7 @@ class Claims:
         if template is None:
             raise Invalid("sandbox", "neither a pool nor a template was given")
         templates.check(template, "sandbox")
-        await self._starts.close_network()
+        await self.policies.ensure(None)
         return await self._started(await self._cold(run_uid, template, "", active_seconds, 0), run_uid)
 
     async def _cold(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum
-from typing import Any
 
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.sandboxpool import SandboxPool
-from hummingbird_operator.sandboxpools import objects
 from hummingbird_operator.sandboxpools.members import Pod
 
 BATCH = 50
@@ -50,23 +47,6 @@ class History:
         return self.last_failure + timedelta(seconds=min(2.0 ** (self.failures - 1), BACK_OFF_CAP_SECONDS))
 
 
-class PolicyState(Enum):
-    """The pool's NetworkPolicy, against `spec.network`."""
-
-    AS_WANTED = "as wanted"
-    DRIFTED = "missing or changed"
-    UNWANTED = "there, though the pool's network is not ours"
-
-
-def policy_state(found: Mapping[str, Any] | None, policy: Mapping[str, Any], *, wanted: bool) -> PolicyState:
-    """Compare the policy that was found with the one that is kept for an isolated pool."""
-    if not wanted:
-        marks = ((found or {}).get("metadata") or {}).get("labels") or {}
-        ours = marks.get(labels.MANAGED_BY) == labels.MANAGER
-        return PolicyState.UNWANTED if ours else PolicyState.AS_WANTED
-    return PolicyState.DRIFTED if objects.policy_drifted(found, dict(policy)) else PolicyState.AS_WANTED
-
-
 def proven(pod: Pod, now: datetime) -> bool:
     """Whether a standby member lived long enough to show that its template works."""
     lived = (now - pod.created).total_seconds()
@@ -85,7 +65,6 @@ class Facts:
     template_hash: str
     refusal: str = ""
     unsupported: bool = False
-    policy: PolicyState = PolicyState.AS_WANTED
     history: History = field(default_factory=History)
 
 
@@ -104,7 +83,6 @@ class Plan:
     create: int
     delete: tuple[Deletion, ...]
     failed: tuple[Pod, ...]
-    policy: PolicyState
     counts: Counts
     ready: tuple[bool, c.PoolReason, str]
     progressing: tuple[bool, c.PoolReason, str]
@@ -148,7 +126,6 @@ def decide(facts: Facts) -> Plan:
         create=create,
         delete=deletions,
         failed=failed,
-        policy=facts.policy,
         counts=counts,
         ready=_ready(usable, facts),
         progressing=_progressing(facts, bool(create or deletions), counts),

@@ -12,9 +12,8 @@ from typing import Any, Generic, TypeVar
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.conditions import Condition, RunCondition, is_true
 from hummingbird_operator.api.sandboxpool import SandboxPool
-from hummingbird_operator.errors import Invalid, NotFound
-from hummingbird_operator.kube.client import AGENT_RUNS, NETWORK_POLICIES, NODES, PODS, SANDBOX_POOLS, KubeApi, Object
-from hummingbird_operator.sandboxpools import objects
+from hummingbird_operator.errors import Invalid
+from hummingbird_operator.kube.client import AGENT_RUNS, NODES, PODS, SANDBOX_POOLS, KubeApi, Object
 from hummingbird_operator.sandboxpools.members import Pod, read
 
 logger = logging.getLogger(__name__)
@@ -106,13 +105,6 @@ class Reader:
             names = frozenset()
         self._cordoned = (self._clock(), names)
         return names
-
-    async def policy(self, pool: str) -> Object | None:
-        """The pool's NetworkPolicy."""
-        try:
-            return await self._kube.get(NETWORK_POLICIES, self._namespace, objects.policy_name(pool))
-        except NotFound:
-            return None
 
     async def finished_or_gone(self, uids: frozenset[str], namespaces: Sequence[str]) -> frozenset[str]:
         """Of these runs, the ones that need no sandbox any more. Read after the members were: a run that holds one

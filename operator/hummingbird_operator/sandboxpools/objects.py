@@ -26,6 +26,7 @@ MARGIN_SECONDS = 60
 """Between the run's own deadline and the member's: the run ends itself first and says why."""
 REUSES = 3
 """Claims that a pod's activeDeadlineSeconds leaves room for: it cannot be raised when a lingering member is claimed."""
+UNPOOLED_POLICY = "hummingbird-sandboxes-isolated"
 MANIFEST_VERSION = 1
 """Part of the template hash: raised when what is forced changes, so that members are replaced."""
 
@@ -198,7 +199,10 @@ def _set(field: str, key: str, value: str) -> Object:
 
 def policy_name(pool: str) -> str:
     """The NetworkPolicy of a pool's members; without a pool, of those that were made from the settings."""
-    return f"{pool or 'hummingbird-sandboxes'}-isolated"
+    if not pool:
+        return UNPOOLED_POLICY
+    name = f"{pool}-isolated"
+    return name if name != UNPOOLED_POLICY else f"{name}-pool"
 
 
 def policy(namespace: str, pool: str, owner: Object | None) -> Object:
@@ -222,11 +226,24 @@ def policy(namespace: str, pool: str, owner: Object | None) -> Object:
 
 
 def policy_drifted(found: Mapping[str, Any] | None, wanted: Object) -> bool:
-    """Whether somebody changed what the policy denies, or took it away."""
+    """Whether somebody changed what the policy denies, or took it away, or whether it goes with a pool of old."""
     if found is None:
         return True
     spec = {key: value for key, value in (found.get("spec") or {}).items() if value}
-    return bool(spec != wanted["spec"])
+    return bool(spec != wanted["spec"]) or _owners(found) != _owners(wanted)
+
+
+def _owners(body: Mapping[str, Any]) -> set[str]:
+    return {str(owner.get("uid")) for owner in (body.get("metadata") or {}).get("ownerReferences") or []}
+
+
+def policy_patch(wanted: Object) -> list[Object]:
+    """Makes the policy that was found the wanted one."""
+    owners = wanted["metadata"].get("ownerReferences") or []
+    return [
+        {"op": "replace", "path": "/spec", "value": wanted["spec"]},
+        {"op": "add", "path": "/metadata/ownerReferences", "value": owners},
+    ]
 
 
 def wants_policy(pool: SandboxPool) -> bool:

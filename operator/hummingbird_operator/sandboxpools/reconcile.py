@@ -14,15 +14,7 @@ from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.sandboxpool import SandboxPool, SandboxPoolStatus
 from hummingbird_operator.errors import Conflict, Invalid, NotFound
-from hummingbird_operator.kube.client import (
-    NETWORK_POLICIES,
-    PODS,
-    SANDBOX_POOLS,
-    AlreadyExists,
-    KubeApi,
-    Object,
-    QuotaExceeded,
-)
+from hummingbird_operator.kube.client import PODS, SANDBOX_POOLS, KubeApi, Object, QuotaExceeded
 from hummingbird_operator.sandboxpools import decide, objects
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.facts import Snapshot
@@ -32,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 ORPHAN_SECONDS = 30.0
 """How often the runs behind claimed members are looked at, and how old a member must be for that."""
-POLICY_SECONDS = 10.0
 QUOTA_SECONDS = 15.0
 STATUS_SECONDS = 1.0
 """At most one status write in this time."""
@@ -51,7 +42,6 @@ class Memory:
 
     history: decide.History = field(default_factory=decide.History)
     orphans_at: float = float("-inf")
-    policy_at: float = float("-inf")
     status_at: float = float("-inf")
     template_hash: str = ""
     degraded: str = ""
@@ -118,6 +108,7 @@ class Reconciler:
                 if not any(pod.deleting_since is None for pod in left):
                     break
             self._memories.pop(uid, None)
+            self._claims.policies.forget(name)
             for state in ("standby", "pending", "active", "lingering"):
                 self._metrics.members.labels(self._namespace, name, state).set(0)
 
@@ -142,7 +133,6 @@ class Reconciler:
             template_hash=template_hash,
             refusal=refusal,
             unsupported=pool.spec.virtual_machine is not None,
-            policy=await self._policy_state(pool, memory),
             history=replace(memory.history, unseen=self._claims.unseen(snapshot)),
         )
 
@@ -159,28 +149,13 @@ class Reconciler:
         memory.orphans_at = self._clock()
         return over
 
-    async def _policy_state(self, pool: SandboxPool, memory: Memory) -> decide.PolicyState:
-        if self._clock() - memory.policy_at < POLICY_SECONDS:
-            return decide.PolicyState.AS_WANTED
-        found = await self._reader.policy(pool.metadata.name)
-        state = decide.policy_state(found, self._policy(pool), wanted=objects.wants_policy(pool))
-        if state is decide.PolicyState.AS_WANTED:
-            memory.policy_at = self._clock()
-        return state
-
-    def _policy(self, pool: SandboxPool) -> Object:
-        return objects.policy(self._namespace, pool.metadata.name, objects.owner_of(pool))
-
     # --- apply ---
 
     async def _apply(self, pool: SandboxPool, facts: decide.Facts, plan: decide.Plan, memory: Memory) -> None:
-        if plan.policy is decide.PolicyState.DRIFTED:  # first: no member without it
-            await self._keep_policy(pool)
-        elif plan.policy is decide.PolicyState.UNWANTED:
-            await self._drop_policy(pool)
         await asyncio.gather(*(self._delete(deletion) for deletion in plan.delete))
         if plan.failed:
             memory.history = memory.history.after_failure(len(plan.failed), plan.failed[0].problem, facts.now)
+        await self._claims.policies.ensure(pool)  # before anything is made, and also when nothing is
         if plan.create:
             body = objects.standby(pool)
             results = await asyncio.gather(*(self._create(body) for _ in range(plan.create)), return_exceptions=True)
@@ -209,20 +184,6 @@ class Reconciler:
             return  # somebody wrote to it, perhaps a claim: the next pass sees what it is now
         self._metrics.reaped.labels(pod.pool, deletion.reason).inc()
         logger.info("deleted", extra={"pod": pod.name, "pool": pod.pool, "reason": deletion.reason})
-
-    async def _keep_policy(self, pool: SandboxPool) -> None:
-        wanted = self._policy(pool)
-        try:
-            await self._kube.create(NETWORK_POLICIES, self._namespace, wanted)
-        except AlreadyExists:
-            operations = [{"op": "replace", "path": "/spec", "value": wanted["spec"]}]
-            await self._kube.patch(NETWORK_POLICIES, self._namespace, wanted["metadata"]["name"], operations)
-
-    async def _drop_policy(self, pool: SandboxPool) -> None:
-        try:
-            await self._kube.delete(NETWORK_POLICIES, self._namespace, objects.policy_name(pool.metadata.name))
-        except NotFound:
-            return
 
     # --- tell ---
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hummingbird_operator.errors import Conflict, NotFound, SandboxLost
-from hummingbird_operator.kube.client import NETWORK_POLICIES, PODS, AlreadyExists, KubeApi
+from hummingbird_operator.kube.client import PODS, AlreadyExists, KubeApi
 from hummingbird_operator.sandboxes.causes import cause_of
 from hummingbird_operator.sandboxpools import objects
 from hummingbird_operator.sandboxpools.members import Pod, read
@@ -68,7 +68,6 @@ class Starts:
         self._now = now
         self._clock = clock
         self._changed = changed
-        self._closed = False
 
     async def make(
         self, run_uid: str, template: Mapping[str, Any], *, pool: str, active_seconds: int, linger_seconds: int
@@ -110,16 +109,6 @@ class Starts:
             await self.delete(pod)
             raise lost or SandboxLost("StartTimeout", pod.problem or f"not Ready within {START_SECONDS:g} s")
         return pod
-
-    async def close_network(self) -> None:
-        """See that sandboxes without a pool reach nothing, before the first one is made."""
-        if self._closed:
-            return
-        try:
-            await self._kube.create(NETWORK_POLICIES, self._namespace, objects.policy(self._namespace, "", None))
-        except AlreadyExists:
-            logger.debug("the network of unpooled sandboxes is closed already")
-        self._closed = True
 
     async def get(self, name: str) -> Pod | None:
         """A pod by name, read live."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 
 from hummingbird_operator.api import labels
-from hummingbird_operator.errors import Conflict, HummingbirdError, NotFound
+from hummingbird_operator.errors import Conflict, HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import PODS, SANDBOX_POOLS, KubeApi
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.members import Pod
@@ -59,6 +59,8 @@ class Strays:
             return 0
         namespace = self._claims.namespace
         pods = await self._claims.reader.pods(labels.POOL)
+        if any(not pod.pool for pod in pods):  # those of pools have passes that look after theirs
+            await self._keep_closed()
         pools = {pool["metadata"]["name"] for pool in await self._kube.list(SANDBOX_POOLS, namespace)}
         held = frozenset(pod.run for pod in pods if pod.role == labels.ROLE_ACTIVE and pod.pool not in pools)
         over = await self._claims.reader.finished_or_gone(held, self._run_namespaces)
@@ -75,6 +77,12 @@ class Strays:
             logger.info("deleted a stray", extra={"pod": pod.name, "reason": why})
             swept += 1
         return swept
+
+    async def _keep_closed(self) -> None:
+        try:
+            await self._claims.policies.ensure(None)
+        except (Invalid, Unavailable) as error:  # the sweep must go on: it ends what is not isolated, too
+            logger.warning("the network of sandboxes without a pool may be open: %s", error)
 
 
 async def keep_sweeping(strays: Strays) -> None:

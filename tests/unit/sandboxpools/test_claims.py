@@ -224,7 +224,7 @@ async def test_a_quota_makes_a_run_wait() -> None:
     world = World()
     world.pool(replicas=0)
     world.kube.fail = lambda verb, resource, name: (
-        QuotaExceeded("the API server", "exceeded quota") if verb == "create" else None
+        QuotaExceeded("the API server", "exceeded quota") if (verb, resource) == ("create", PODS) else None
     )
     assert await claim(world) is None
     world.kube.fail = lambda verb, resource, name: None

@@ -11,7 +11,7 @@ import pytest
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api import labels
 from hummingbird_operator.sandboxpools import objects
-from hummingbird_operator.sandboxpools.decide import Facts, History, Plan, PolicyState, decide, policy_state
+from hummingbird_operator.sandboxpools.decide import Facts, History, Plan, decide
 from hummingbird_operator.sandboxpools.members import Pod
 from tests.unit.sandboxpools.world import START, member, pool
 
@@ -209,15 +209,6 @@ def test_the_conditions_say_what_stands_by() -> None:
     assert some.ready[0] is False
     gated = plan(member("a", ready=False, phase="Pending", gated=True, problem="Unschedulable: no cpu"))
     assert "no cpu" in gated.progressing[2]
-
-
-def test_a_policy_is_kept_and_taken_back_when_the_pool_no_longer_wants_it() -> None:
-    ours = objects.policy("n", "p", None)
-    assert policy_state(None, ours, wanted=True) is PolicyState.DRIFTED
-    assert policy_state(ours, ours, wanted=True) is PolicyState.AS_WANTED
-    assert policy_state(ours, ours, wanted=False) is PolicyState.UNWANTED
-    theirs: dict[str, Any] = {"metadata": {"labels": {}}, "spec": {}}
-    assert policy_state(theirs, ours, wanted=False) is PolicyState.AS_WANTED
 
 
 def test_the_next_look_is_when_the_first_deadline_passes() -> None:
