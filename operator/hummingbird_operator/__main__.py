@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from hummingbird_operator import leader, settings, wiring, workflows
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "check":
             return _check(loaded, prompts, without_secrets=arguments.without_secrets)
         wiring.check(loaded, prompts)
-        configure_logging(level=arguments.log_level, secrets=wiring.secrets(loaded))
+        configure_logging(level=arguments.log_level, secrets=partial(wiring.secrets, loaded))
         asyncio.run(leader.operate(loaded, prompts, _options(arguments, os.environ)))
     except HummingbirdError as error:
         print(f"hummingbird: {error}", file=sys.stderr)

@@ -14,18 +14,17 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import kopf
 from prometheus_client import CollectorRegistry
 
-from hummingbird_operator import wiring
+from hummingbird_operator import framework, wiring
 from hummingbird_operator.agentruns import handlers as run_handlers
 from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import RunnerRef
-from hummingbird_operator.api.labels import FINALIZER, GROUP
+from hummingbird_operator.api.labels import GROUP
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube, KubeApi
 from hummingbird_operator.kube.events import Recorder
@@ -39,8 +38,6 @@ from hummingbird_operator.sandboxpools.strays import Strays
 from hummingbird_operator.telemetry import Health, Metrics, Pulse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hummingbird_operator.settings import Settings
     from hummingbird_operator.workflows import Workflows
 
@@ -51,7 +48,6 @@ LOOP_SILENCE_SECONDS = 15.0
 """An event loop that did not turn for this long is stuck: liveness fails."""
 WATCH_SILENCE_SECONDS = 60.0
 """The Lease is renewed every two seconds; a watch that shows none of it for this long is dead, whatever it says."""
-CLIENT_SILENCE_SECONDS = 330
 
 
 @dataclass(frozen=True)
@@ -65,16 +61,6 @@ class Options:
     kubeconfig: str | None
     context: str | None
     health_port: int
-
-
-class EndlessBackOff:
-    """Pauses between retries of kopf's own requests: growing, capped, never ending, for an outage must not end runs."""
-
-    def __iter__(self) -> Iterator[float]:
-        pause = 0.5
-        while True:
-            yield pause * (0.5 + secrets.randbelow(1000) / 2000)
-            pause = min(pause * 2, 30.0)
 
 
 class State:
@@ -173,7 +159,7 @@ async def _lead(
         leads=election.is_leader,
     )
     registry = kopf.OperatorRegistry()
-    _common_handlers(registry, kube, options, state)
+    framework.register(registry, kube, LEASE, state.watch.beat)
     reaper = Reaper(kube, wiring.now)
     run_handlers.register(registry, leading.runs, leading.runner, reaper)
     pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[options.namespace], leads=election.is_leader)
@@ -193,13 +179,20 @@ async def _lead(
         ):
             await kopf.operator(
                 registry=registry,
-                settings=_kopf_settings(),
+                settings=framework.settings(),
                 namespaces=sorted({options.namespace, sandbox_namespace}),
                 standalone=True,
                 stop_flag=stop,
             )
     finally:
         leading.close()
+
+
+def _end_with(task: asyncio.Task[None]) -> None:
+    """A background task that ended by itself would be missed for as long as this process leads."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.critical("a background task failed: this process ends at once", exc_info=error)
+        os._exit(1)
 
 
 def _end_hard() -> None:
@@ -224,56 +217,11 @@ async def _check_cluster(kube: KubeApi, settings: Settings, options: Options, st
                 await asyncio.sleep(2)
 
 
-def _common_handlers(registry: kopf.OperatorRegistry, kube: Kube, options: Options, state: State) -> None:
-    @kopf.on.login(registry=registry)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
-        """From the same place as our own client; it expires, so that a rotated token is read in time."""
-        await kube.endpoint.reload()
-        access = kube.endpoint.access
-        words = (access.authorization() or " ").split(" ", 1)
-        return kopf.ConnectionInfo(
-            server=kube.endpoint.server,
-            ca_path=access.configuration.ssl_ca_cert,
-            certificate_path=access.configuration.cert_file,
-            private_key_path=access.configuration.key_file,
-            scheme=words[0] or None,
-            token=words[1] or None,
-            expiration=datetime.now(UTC) + timedelta(minutes=10),
-        )
-
-    @kopf.on.event("coordination.k8s.io", "v1", "leases", registry=registry)
-    async def lease_seen(name: str, **_: Any) -> None:
-        if name == LEASE:
-            state.watch.beat()
-
-
-def _kopf_settings() -> kopf.OperatorSettings:
-    """docs/operations.md has the reasons."""
-    s = kopf.OperatorSettings()
-    s.peering.standalone = True
-    s.scanning.disabled = True
-    s.persistence.finalizer = FINALIZER
-    s.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
-    s.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, v1=False)
-    s.posting.enabled = False
-    s.networking.connect_timeout = 10
-    s.networking.request_timeout = 30
-    s.networking.error_backoffs = EndlessBackOff()
-    s.watching.connect_timeout = 10
-    s.watching.server_timeout = CLIENT_SILENCE_SECONDS - 30
-    s.watching.client_timeout = CLIENT_SILENCE_SECONDS
-    s.watching.reconnect_backoff = 1.0
-    s.queueing.exit_timeout = 5
-    s.background.cancellation_polling = 2
-    s.background.instant_exit_timeout = 0.05
-    s.process.ultimate_exiting_timeout = 55
-    return s
-
-
 @contextlib.asynccontextmanager
 async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """A task for as long as the block lasts. Started before kopf, which waits for whatever is born after it."""
     task = asyncio.create_task(work)
+    task.add_done_callback(_end_with)
     try:
         yield
     finally:

@@ -87,6 +87,8 @@ class Metrics:
         )
 
 
+SECRETS_SECONDS = 30.0
+"""How long a list of secrets serves before it is read anew: rotated files need no restart."""
 RUN: ContextVar[str] = ContextVar("run", default="")
 """The run that a thread works for: every line that is logged there bears its name."""
 
@@ -94,10 +96,12 @@ RUN: ContextVar[str] = ContextVar("run", default="")
 class JsonFormatter(logging.Formatter):
     """One JSON object a line; known secrets never leave the process in it."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Callable[[], Iterable[str]], clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        # longest first, so that a secret which contains another one is hidden whole
-        self._secrets = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
+        self._read = secrets
+        self._clock = clock
+        self._read_at = float("-inf")
+        self._secrets: list[str] = []
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record: time, level, logger, message, and the fields given as `extra={"run": …}`."""
@@ -105,20 +109,27 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": self._clean(record.getMessage()),
         }
         line |= {key: getattr(record, key) for key in ("run", "pool", "step", "turn") if hasattr(record, key)}
         if run := RUN.get():
             line.setdefault("run", run)
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        text = json.dumps(line, ensure_ascii=False, default=str)
+            line["exception"] = self._clean(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+    def _clean(self, text: str) -> str:
+        """Before it becomes JSON, where a secret with a quote in it would look different."""
+        if self._clock() - self._read_at >= SECRETS_SECONDS:
+            # longest first, so that a secret which contains another one is hidden whole
+            self._secrets = sorted({secret for secret in self._read() if len(secret) >= 8}, key=len, reverse=True)
+            self._read_at = self._clock()
         for secret in self._secrets:
             text = text.replace(secret, "[redacted]")
         return text
 
 
-def configure_logging(*, level: str, secrets: Iterable[str] = ()) -> None:
+def configure_logging(*, level: str, secrets: Callable[[], Iterable[str]]) -> None:
     """Send every log line of the process to stderr as JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(secrets))
@@ -143,6 +154,8 @@ class Health:
         probes = {"/healthz": alive, "/readyz": ready}
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = 5  # a connection that says nothing must not keep its thread
+
             def do_GET(self) -> None:
                 if self.path == "/metrics":
                     self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)

@@ -17,7 +17,8 @@ from hummingbird_operator.agentruns.claiming import Claiming
 from hummingbird_operator.agentruns.control import Runs
 from hummingbird_operator.agentruns.doors import SOURCES, ConfiguredDoors
 from hummingbird_operator.agentruns.keeping import Keeping
-from hummingbird_operator.agentruns.noting import Notebook, Noting
+from hummingbird_operator.agentruns.notebook import Notebook
+from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.agentruns.pages import NotePages
 from hummingbird_operator.agentruns.resolve import SUPPORTED
 from hummingbird_operator.agentruns.runner import Runner
@@ -26,7 +27,8 @@ from hummingbird_operator.agentruns.work import Worker
 from hummingbird_operator.agentruns.working import Working
 from hummingbird_operator.api.agentrun import AgentRun, Backend, RunnerRef
 from hummingbird_operator.delivery.notes import Notes
-from hummingbird_operator.errors import Invalid
+from hummingbird_operator.delivery.redact import redact
+from hummingbird_operator.errors import Invalid, SandboxLost
 from hummingbird_operator.kube.client import KubeApi
 from hummingbird_operator.sandboxes.pod import PodSandbox
 from hummingbird_operator.stores import open_store
@@ -80,6 +82,10 @@ class ClaimedSandboxes:
             await self._claims.release(run_uid)
         else:
             await self._claims.linger(run_uid, session=session)
+
+    async def lost(self, run_uid: str, name: str, uid: str) -> SandboxLost | None:
+        """See agentruns.claiming.Sandboxes."""
+        return await self._claims.lost_of(run_uid, name, uid)
 
     def open(self, member: Member, abort: Abort) -> Sandbox:
         """See agentruns.claiming.Sandboxes. The engine neither deletes nor keeps it: that is `let_go`."""
@@ -217,20 +223,24 @@ def lead(
     pages = NotePages(partial(secrets, settings), has_price=doors.has_price)
     events = RunEvents(recorder)
     sandboxes = ClaimedSandboxes(claims, exec_, settings)
+    clean = partial(_clean, settings)
     worker = Worker(
         open_store(config.sessions.store, s3_endpoint=config.sessions.s3_endpoint),
         doors,
         partial(generate_with_retry, retry_seconds=config.limits.retry_seconds, metrics=CallMetrics(metrics.registry)),
         max_output_tokens=config.limits.max_output_tokens,
         retry_seconds=config.limits.retry_seconds,
+        clean=clean,
     )
     noting = Noting(status, notebook, pages, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
-    keeping = Keeping(status, sandboxes, worker, noting, threads, retry_seconds=config.limits.retry_seconds, clock=now)
+    keeping = Keeping(
+        status, sandboxes, worker, noting, threads, forge_threads, retry_seconds=config.limits.retry_seconds, clock=now
+    )
     parts = (
         Accepting(status, notebook, events, doors.check, metrics, now),
         noting,
-        Claiming(status, sandboxes, events, metrics, now),
-        Working(status, sandboxes, worker, threads, metrics, now),
+        Claiming(status, sandboxes, events, metrics, keeping.admit, now),
+        Working(status, sandboxes, worker, threads, metrics, clean, now),
         keeping,
     )
     steps = {step: apply for part in parts for step, apply in part.steps().items()}
@@ -252,6 +262,10 @@ def lead(
             notes.close()
 
     return Leading(runs, runner, close)
+
+
+def _clean(settings: Settings, text: str) -> str:
+    return redact(text, secrets(settings))
 
 
 def _notes(settings: Settings) -> Notes | None:

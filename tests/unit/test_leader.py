@@ -12,7 +12,7 @@ import kopf
 import pytest
 from prometheus_client import CollectorRegistry
 
-from hummingbird_operator import leader
+from hummingbird_operator import framework, leader
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.settings import Settings
@@ -48,13 +48,13 @@ async def test_an_api_server_that_is_away_at_the_start_is_waited_for_until_the_p
 
 
 def test_kopf_is_set_up_as_the_operations_page_says() -> None:
-    settings = leader._kopf_settings()
+    settings = framework.settings()
     assert settings.peering.standalone
     assert settings.scanning.disabled
     assert not settings.posting.enabled
     assert settings.persistence.finalizer == "hummingbird-project.io/operator"
     # kopf's own list of pauses ends after a minute, and the runs in flight would end with it
-    assert isinstance(settings.networking.error_backoffs, leader.EndlessBackOff)
+    assert isinstance(settings.networking.error_backoffs, framework.EndlessBackOff)
     pauses = list(itertools.islice(settings.networking.error_backoffs, 200))
     assert len(pauses) == 200
     assert max(pauses) <= 30
@@ -108,8 +108,15 @@ def fetch(port: int, path: str) -> tuple[int, str]:
 def test_no_known_secret_leaves_the_process_in_a_log_line() -> None:
     import logging
 
-    formatter = JsonFormatter(["token-of-the-bot", "token-of-the-bot-and-more"])
-    record = logging.LogRecord("x", logging.INFO, __file__, 1, "sent %s", ("token-of-the-bot-and-more",), None)
-    line = formatter.format(record)
-    assert "token-of-the-bot" not in line
-    assert "[redacted]" in line
+    clock, known = Clock(), ["token-of-the-bot", "token-of-the-bot-and-more", 'with"quote\\and-backslash']
+    formatter = JsonFormatter(lambda: known, clock)
+
+    def line(text: str) -> str:
+        return formatter.format(logging.LogRecord("x", logging.INFO, __file__, 1, "sent %s", (text,), None))
+
+    assert "token-of-the-bot" not in line("token-of-the-bot-and-more")
+    assert "[redacted]" in line("token-of-the-bot")
+    assert "backslash" not in line('with"quote\\and-backslash')
+    known.append("rotated-token")
+    clock.now += 60
+    assert "rotated-token" not in line("rotated-token")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hummingbird_operator.agentruns.control import Control
-    from hummingbird_operator.agentruns.noting import Notebook
+    from hummingbird_operator.agentruns.notebook import Notebook
     from hummingbird_operator.agentruns.runner import Apply
     from hummingbird_operator.agentruns.status import StatusWriter
     from hummingbird_operator.api.agentrun import AgentRun
@@ -124,10 +124,12 @@ class Accepting:
     async def _ended(self, run: AgentRun) -> None:
         succeeded = c.find(run.status.conditions, c.RunCondition.SUCCEEDED)
         assert succeeded is not None  # noqa: S101 - it was just written
-        self._metrics.outcomes.labels(run.spec.workflow, succeeded.reason).inc()
+        # a name that somebody made up must not become a series of its own for ever
+        known = run.spec.workflow if c.is_true(run.status.conditions, c.RunCondition.ACCEPTED) else "unknown"
+        self._metrics.outcomes.labels(known, succeeded.reason).inc()
         if (created := run.metadata.creation_timestamp) is not None:
             age = max(self._clock() - created, timedelta())
-            self._metrics.duration.labels(run.spec.workflow).observe(age.total_seconds())
+            self._metrics.duration.labels(known).observe(age.total_seconds())
         failed = succeeded.status == "False"
         level, type_ = (logging.WARNING, "Warning") if failed else (logging.INFO, "Normal")
         said = {"run": run.metadata.name}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +12,7 @@ from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.work import reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SandboxStatus
 from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost
@@ -74,6 +75,9 @@ class Sandboxes(Protocol):
     async def let_go(self, run_uid: str, *, session: str | None) -> None:
         """Keep it for the session's next run, or (None) delete it. Safe to repeat."""
 
+    async def lost(self, run_uid: str, name: str, uid: str) -> SandboxLost | None:
+        """Why that sandbox is gone, by a live look; None while it is alive."""
+
     def open(self, member: Member, abort: Abort) -> Sandbox:
         """The engine's handle."""
 
@@ -90,8 +94,11 @@ class Claiming:
         sandboxes: Sandboxes,
         recorder: Recorder,
         metrics: Metrics,
+        admit: Callable[[Facts], Awaitable[None]],
         clock: Callable[[], datetime],
     ) -> None:
+        """`admit` raises Invalid where the run may not have the session that it names, before it gets its sandbox."""
+        self._admit = admit
         self._status = status
         self._sandboxes = sandboxes
         self._recorder = recorder
@@ -109,6 +116,11 @@ class Claiming:
         seconds = (resolved and resolved.limits and resolved.limits.timeout_seconds) or 1
         pool = (resolved and resolved.sandbox and resolved.sandbox.pool) or ""
         freed = self._sandboxes.changed()
+        try:
+            await self._admit(facts)
+        except Invalid as refusal:
+            await self._conclude(run, reason_of(refusal), str(refusal))
+            return
         try:
             claim = self._sandboxes.claim(run, session=objects.session_id(run), seconds=seconds)
             member = await self._accompanied(asyncio.ensure_future(claim), run, control, seconds)

@@ -31,6 +31,8 @@ class Control:
     namespace: str
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     abort: Abort = field(default_factory=Abort)
+    saving: Abort = field(default_factory=Abort)
+    """Ends a save: of its own, for a cancelled run is saved, but one that is deleted or handed over is not."""
     cancelled: bool = False
     """The watch saw spec.cancel or a deletion."""
     leaving: bool = False
@@ -46,6 +48,7 @@ class Control:
     def end(self, reason: str) -> None:
         """Stop a call or a command in flight and wake the run."""
         self.abort.set(reason)
+        self.saving.set(reason)
         self.wake.set()
 
     async def pause(self, seconds: float) -> None:

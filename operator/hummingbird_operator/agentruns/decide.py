@@ -131,7 +131,11 @@ def _not_delivered(facts: Facts) -> Decision | None:
 
 
 def _not_saved(facts: Facts) -> Decision | None:
-    return None if facts.settled(RunCondition.SESSION_SAVED) else Decision(Step.SAVE)
+    if facts.settled(RunCondition.SESSION_SAVED):
+        return None
+    if facts.run.metadata.deleting:
+        return Decision(Step.SAVE, c.Checkpoint.NOTHING_TO_SAVE, "the run was deleted")
+    return Decision(Step.SAVE)
 
 
 def _sandbox_idle(facts: Facts) -> Decision | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hummingbird_ai import models
 from hummingbird_operator.errors import Invalid
@@ -27,8 +27,27 @@ SOURCES = ("gitlab",)
 """Data sources that this version can open; the schema of the configuration already knows the others."""
 
 
+class Doors(Protocol):
+    """What the operator's configuration opens to the engine."""
+
+    def model(self, name: str) -> ModelAdapter:
+        """The model of that name. Raises Invalid."""
+
+    def worst_case(self, name: str, *, input_tokens: int, max_output_tokens: int) -> Decimal:
+        """The most that one call can cost, in US dollars."""
+
+    def window(self, name: str) -> int:
+        """Tokens that the model can see."""
+
+    def sources(self, registry: ToolRegistry, order: Order, sleep: Callable[[float], object]) -> None:
+        """Register the workflow's data sources, with their own read tokens; `sleep` ends when the run does.
+
+        Raises Invalid.
+        """
+
+
 class ConfiguredDoors:
-    """Implements `work.Doors` from the settings."""
+    """Implements `Doors` from the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
@@ -43,11 +42,16 @@ class Keeping:
         worker: Worker,
         noting: Noting,
         executor: Executor,
+        quick: Executor,
         *,
         retry_seconds: int,
         clock: Callable[[], datetime],
     ) -> None:
-        """`retry_seconds`: how long a save is tried again before the run ends without one."""
+        """`retry_seconds`: how long a save is tried again before the run ends without one. `quick` has threads that no
+
+        agent at work holds: a cancelled run that waits for a slot must not wait for one to say so.
+        """
+        self._quick = quick
         self._status = status
         self._sandboxes = sandboxes
         self._worker = worker
@@ -59,6 +63,11 @@ class Keeping:
     def steps(self) -> Mapping[Step, Apply]:
         """What this module can do."""
         return {Step.DELIVER: self.deliver, Step.SAVE: self.save}
+
+    async def admit(self, facts: Facts) -> None:
+        """Raise Invalid where the run may not resume the session that it names."""
+        if facts.run.spec.session is not None:
+            await self._in_thread(partial(self._worker.admit, task_of(facts, self._clock())), self._quick)
 
     async def deliver(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Put the outcome into the note; a decision with a reason says that it cannot be done."""
@@ -107,10 +116,11 @@ class Keeping:
         if said is None or isinstance(facts.order, Invalid) or not said.messages:
             return None
         member = await self._sandboxes.find(control.uid)
-        sandbox = self._sandboxes.open(member, Abort()) if member is not None else None
+        sandbox = self._sandboxes.open(member, control.saving) if member is not None else None
         self._status.check_leadership()
         uri, transcript = await self._in_thread(
-            partial(self._worker.save, task_of(facts, self._clock()), said, sandbox)
+            partial(self._worker.save, task_of(facts, self._clock()), said, sandbox, self._status.check_leadership),
+            self._executor,
         )
         return said, SessionStatus(id=objects.session_id(facts.run), uri=uri, transcript=transcript)
 
@@ -126,17 +136,18 @@ class Keeping:
                 logger.warning("the note has no prompt to reply: %s", error, extra={"run": run.metadata.name})
 
     async def _conversation(self, facts: Facts, control: Control) -> Conversation | None:
-        if control.conversation is None and isinstance(facts.order, Order):
+        begun = facts.settled(c.RunCondition.SANDBOX_READY)  # before that no model was asked
+        if control.conversation is None and begun and isinstance(facts.order, Order):
             try:
                 control.conversation = await self._in_thread(
-                    partial(self._worker.recall, task_of(facts, self._clock()))
+                    partial(self._worker.recall, task_of(facts, self._clock())), self._quick
                 )
             except Invalid as error:
                 logger.warning("the conversation cannot be recalled: %s", error, extra={"run": control.name})
         return control.conversation
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+    async def _in_thread(self, call: Callable[[], T], executor: Executor) -> T:
+        return await asyncio.get_running_loop().run_in_executor(executor, call)
 
     def _patience_over(self, run: AgentRun) -> bool:
         answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)

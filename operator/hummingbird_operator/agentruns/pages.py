@@ -12,7 +12,7 @@ from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker
 
 if TYPE_CHECKING:
-    from hummingbird_operator.agentruns.noting import Head
+    from hummingbird_operator.agentruns.notebook import Head
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun
 
@@ -30,6 +30,13 @@ class NotePages:
     def placeholder(self, run: AgentRun, order: Order) -> str:
         """What stands there while the agent works."""
         return bodies.placeholder(workflow=order.workflow.name, marker=_marker(run, "running"))
+
+    def orphan(self, run: AgentRun) -> str:
+        """What is known of a run whose workflow or project the configuration no longer has."""
+        answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+        text = run.status.answer.text if run.status.answer else ""
+        message = f"{answered.reason}: {answered.message}" if answered else "the run cannot go on"
+        return bodies.failure(message, marker=_marker(run, "failed"), partial=text, secrets=self._secrets())
 
     def outcome(self, run: AgentRun, order: Order, said: Conversation | None, head: Head, *, prompt: bool) -> str:
         """The answer, or why there is none, with what was found until then."""

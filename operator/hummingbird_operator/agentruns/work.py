@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.tasks import Task
@@ -33,30 +33,11 @@ from hummingbird_operator.telemetry import RUN
 
 if TYPE_CHECKING:
     from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
-    from hummingbird_operator.agentruns.resolve import Order
+    from hummingbird_operator.agentruns.doors import Doors
     from hummingbird_operator.sessions.sandbox import Sandbox
     from hummingbird_operator.sessions.store import BlobStore
 
 logger = logging.getLogger(__name__)
-
-
-class Doors(Protocol):
-    """What the operator's configuration opens to the engine."""
-
-    def model(self, name: str) -> ModelAdapter:
-        """The model of that name. Raises Invalid."""
-
-    def worst_case(self, name: str, *, input_tokens: int, max_output_tokens: int) -> Decimal:
-        """The most that one call can cost, in US dollars."""
-
-    def window(self, name: str) -> int:
-        """Tokens that the model can see."""
-
-    def sources(self, registry: ToolRegistry, order: Order, sleep: Callable[[float], object]) -> None:
-        """Register the workflow's data sources, with their own read tokens; `sleep` ends when the run does.
-
-        Raises Invalid.
-        """
 
 
 @dataclass(frozen=True)
@@ -89,7 +70,10 @@ class Worker:
         *,
         max_output_tokens: int,
         retry_seconds: float,
+        clean: Callable[[str], str],
     ) -> None:
+        """`clean` redacts secrets from the transcript."""
+        self._clean = clean
         self._store = store
         self._sessions = sessions.SessionStore(store)
         self._doors = doors
@@ -149,8 +133,17 @@ class Worker:
         )
         return replace(said, result=result, transcript=_transcript(task, said.messages, result, limit=NOTE_LIMIT))
 
-    def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> tuple[str, str]:
-        """Store archive, transcript and conversation; the addresses of session and transcript."""
+    def admit(self, task: Task) -> None:
+        """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""
+        self._resumed(task)
+
+    def save(
+        self, task: Task, said: Conversation, sandbox: Sandbox | None, check: Callable[[], None]
+    ) -> tuple[str, str]:
+        """Store archive, transcript and conversation; the addresses of session and transcript.
+
+        `check` raises LeadershipLost: a long upload may outlive the lead.
+        """
         if sandbox is not None:
             sandbox.sweep()
         entry = task.order.workflow
@@ -167,8 +160,8 @@ class Worker:
         self._sessions.save(
             task.session,
             kept,
-            transcript=_transcript(task, said.messages, said.result),
-            archive=archive_sandbox(sandbox) if sandbox is not None else None,
+            transcript=self._clean(_transcript(task, said.messages, said.result)),
+            archive=_checked(archive_sandbox(sandbox), check) if sandbox is not None else None,
             if_match=said.resumed_etag,
         )
         address = self._sessions.url(task.session)
@@ -256,6 +249,12 @@ class Worker:
             deadline=time.monotonic() + task.seconds_left,
         )
         return budget.fitted(restored_tokens=saved.context_tokens if saved else 0, window=self._doors.window(model))
+
+
+def _checked(chunks: Iterable[bytes], check: Callable[[], None]) -> Iterator[bytes]:
+    for chunk in chunks:
+        check()
+        yield chunk
 
 
 def reason_of(error: Exception) -> str:

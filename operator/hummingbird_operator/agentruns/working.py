@@ -20,7 +20,6 @@ from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus, UsageStatus
 from hummingbird_operator.errors import (
-    Conflict,
     HummingbirdError,
     Invalid,
     LeadershipLost,
@@ -54,8 +53,11 @@ class Working:
         worker: Worker,
         executor: Executor,
         metrics: Metrics,
+        clean: Callable[[str], str],
         clock: Callable[[], datetime],
     ) -> None:
+        """`clean` redacts secrets from texts that leave the process."""
+        self._clean = clean
         self._status = status
         self._sandboxes = sandboxes
         self._worker = worker
@@ -71,32 +73,45 @@ class Working:
         """Run the agent in a thread, and end it when somebody wants that or the time is up."""
         run = facts.run
         member = await self._sandboxes.find(control.uid)
+        lost = await self._lost(run) if member is None else None
+        await self._label(run)
         reached = Reached(control.name)
         sandbox = self._sandboxes.open(member, control.abort) if member is not None else None
         task = task_of(facts, self._clock())
         call = asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self._worker.work, task, sandbox, control.abort, reached.tell)
         )
-        await self._label(run)
         try:
             run = await self._accompany(call, run, facts, control, reached)
             said = await call
-        except (Invalid, SandboxLost) as error:
-            reason = c.Failure.SANDBOX_LOST if isinstance(error, SandboxLost) else reason_of(error)
-            await self._conclude(run, reason, str(error))
+        except SandboxLost as error:
+            await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost or error))
+            return
+        except Invalid as error:
+            await self._conclude(run, reason_of(error), str(error))
             return
         if said.result.outcome is Outcome.SHUTTING_DOWN:
             return
         control.conversation = said
         await self._answered(run, said)
 
+    async def _lost(self, run: AgentRun) -> SandboxLost | None:
+        """Why the run's sandbox is not there. Raises Unavailable while it is alive and only not Ready for now."""
+        held = run.status.sandbox
+        if held is None:
+            return None
+        lost = await self._sandboxes.lost(run.metadata.uid, held.name, held.uid or "")
+        if lost is None:
+            raise Unavailable("the sandbox", f"{held.name} is not Ready for now")
+        return lost
+
     async def _label(self, run: AgentRun) -> None:
-        """Labels for people, while the agent is at work already; a run can do without them."""
+        """Labels for people; a run can do without them."""
         if not (missing := objects.missing_labels(run)):
             return
         try:
             await self._status.label(run, missing)
-        except (Conflict, NotFound, Unavailable) as error:
+        except HummingbirdError as error:
             logger.info("labels were not written: %s", error, extra={"run": run.metadata.name})
 
     async def _accompany(
@@ -117,6 +132,8 @@ class Working:
     async def _watch(
         self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached
     ) -> AgentRun:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + PROGRESS_SECONDS
         while not call.done():
             woken = asyncio.create_task(control.wake.wait())
             either: set[asyncio.Future[Any]] = {call, woken}
@@ -127,7 +144,11 @@ class Working:
                 control.abort.set(c.Failure.CANCELLED)
             elif facts.deadline is not None and self._clock() >= facts.deadline:
                 control.abort.set(c.Failure.TIMED_OUT)
-            if not call.done() and not control.leaving and (last := reached.take()) is not None:
+            # every write of ours wakes us again: the time decides, or one would follow the other
+            if call.done() or control.leaving or loop.time() < due:
+                continue
+            due = loop.time() + PROGRESS_SECONDS
+            if (last := reached.take()) is not None:
                 usage = _usage(last)
                 run = await self._written(run, objects.with_status(run, self._clock(), usage=usage), control)
         return run
@@ -146,7 +167,8 @@ class Working:
         result = said.result
         completed = result.outcome is Outcome.COMPLETED
         message = result.message or f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
-        answer = AnswerStatus(text=result.text, bytes=len(result.text.encode(errors="replace")), uri=said.answer_uri)
+        size = len(result.text.encode(errors="replace"))
+        answer = AnswerStatus(text=self._clean(result.text), bytes=size, uri=said.answer_uri)
         model = (run.status.resolved and run.status.resolved.model) or ""
         self._metrics.turns.labels(run.spec.workflow).inc(result.iterations)
         self._metrics.cost.labels(run.spec.workflow, model).inc(float(result.cost_usd))

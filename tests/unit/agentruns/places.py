@@ -10,6 +10,7 @@ from typing import Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.api.agentrun import AgentRun
+from hummingbird_operator.errors import SandboxLost
 from hummingbird_operator.sessions.testing import FakeSandbox
 
 
@@ -88,6 +89,11 @@ class Pool:
         for event in self._waiting:
             event.set()
         self._waiting.clear()
+
+    async def lost(self, run_uid: str, name: str, uid: str) -> SandboxLost | None:
+        await asyncio.sleep(0)
+        alive = any(place.uid == uid for place in self.places)
+        return None if alive else SandboxLost("Deleted", f"{name} was deleted")
 
     def changed(self) -> asyncio.Event:
         event = asyncio.Event()

@@ -24,7 +24,8 @@ from hummingbird_operator.agentruns.control import Control, Runs
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.keeping import Keeping
-from hummingbird_operator.agentruns.noting import Forge, Notebook, Noting
+from hummingbird_operator.agentruns.notebook import Forge, Notebook
+from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.agentruns.pages import NotePages
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.agentruns.runner import Runner
@@ -120,16 +121,17 @@ class Process:
             partial(generate_with_retry, max_attempts=1),
             max_output_tokens=limits.max_output_tokens,
             retry_seconds=world.store_patience,
+            clean=lambda text: text,
         )
         noting = Noting(self.status, notebook, pages, retry_seconds=limits.delivery_retry_seconds, clock=clock)
         keeping = Keeping(
-            self.status, sandboxes, worker, noting, threads, retry_seconds=limits.retry_seconds, clock=clock
+            self.status, sandboxes, worker, noting, threads, threads, retry_seconds=limits.retry_seconds, clock=clock
         )
         parts = (
             Accepting(self.status, notebook, world.events, lambda _: None, metrics, clock),
             noting,
-            Claiming(self.status, sandboxes, world.events, metrics, clock),
-            Working(self.status, sandboxes, worker, threads, metrics, clock),
+            Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clock),
+            Working(self.status, sandboxes, worker, threads, metrics, lambda text: text, clock),
             keeping,
         )
         self.steps = {step: apply for part in parts for step, apply in part.steps().items()}
@@ -267,6 +269,7 @@ class Opened:
         pool = process.world.pool
         doors = watched(pool, process, "pool", ("claim", "let_go"))
         self.find, self.claim, self.let_go, self.changed = doors.find, doors.claim, doors.let_go, pool.changed
+        self.lost = pool.lost
         self._process = process
 
     def open(self, member: Place, abort: Abort) -> Sandbox:
