@@ -13,7 +13,7 @@ from hummingbird_operator.api import labels
 from hummingbird_operator.api.conditions import rfc3339
 from hummingbird_operator.api.sandboxpool import Network, SandboxPool
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.sandboxpools import templates
+from hummingbird_operator.sandboxpools import resources, templates
 from hummingbird_operator.sandboxpools.members import Pod
 
 Object = dict[str, Any]
@@ -27,7 +27,7 @@ MARGIN_SECONDS = 60
 REUSES = 3
 """Claims that a pod's activeDeadlineSeconds leaves room for: it cannot be raised when a lingering member is claimed."""
 UNPOOLED_POLICY = "hummingbird-sandboxes-isolated"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 """Part of the template hash: raised when what is forced changes, so that members are replaced."""
 
 
@@ -63,6 +63,7 @@ def sandbox(template: Mapping[str, Any], *, namespace: str, pool: str) -> Object
     for group in ("initContainers", "containers"):
         spec[group] = [_confined(container) for container in spec.get(group) or []]
     first = spec["containers"][0]
+    first["resources"] = resources.bounded(first.get("resources") or {})
     first.setdefault("command", ["sh", "-c", PID_1])
     first.setdefault("workingDir", "/tmp")  # noqa: S108 - a path inside the sandbox
     return {

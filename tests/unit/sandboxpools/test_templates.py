@@ -198,3 +198,8 @@ def test_a_cold_members_name_fits_a_pod_and_is_the_runs_own() -> None:
     assert name.endswith("-3f0c4b8e11112222")
     assert len(name) <= 63
     assert objects.cold_name("", "3f0c4b8e-1111-2222-3333-444455556666") == "sandbox-3f0c4b8e11112222"
+
+
+def test_members_of_before_the_defaults_are_replaced() -> None:
+    """The forced manifest counts in the hash: members without limits are not handed out any more."""
+    assert objects.template_hash(PLAIN) != "7cf9e1487b48"
