@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 REQUESTS = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "0"}
-"""Of disk nothing, where the seed has 256Mi: a node whose kubelet does not account for it (localStorageCapacityIsolation
-off, as in rootless ones) offers none and would take no sandbox at all. Left out, it would be the limit."""
+"""Of disk nothing, where the seed has 256Mi: a node whose kubelet does not account for it (rootless ones, with
+localStorageCapacityIsolation off) offers none and would take no sandbox at all. Left out, it would be the limit."""
 LIMITS = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi"}
 
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?")

@@ -41,9 +41,9 @@ MERGED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"requests": {"memory": "4Gi", "cpu": 2}}, {"memory": "4Gi", "cpu": 2}, {"memory": "4Gi", "cpu": 2}),
     ({"limits": {"cpu": "0.05"}}, {"cpu": "0.05"}, {"cpu": "0.05"}),
     (
-        {"limits": {"memory": "1e6", "ephemeral-storage": 0}},
-        {"memory": "1e6", "ephemeral-storage": 0},
-        {"memory": "1e6", "ephemeral-storage": 0},
+        {"limits": {"memory": "1e6", "cpu": 0}},
+        {"memory": "1e6", "cpu": 0},
+        {"memory": "1e6", "cpu": 0},
     ),
     ({"limits": {"memory": "268435455"}}, {"memory": "268435455"}, {"memory": "268435455"}),
     ({"limits": {"memory": "268435456"}}, {}, {"memory": "268435456"}),
