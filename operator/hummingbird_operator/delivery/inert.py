@@ -28,7 +28,8 @@ _LONGEST_RUN = 30
 _RESERVE = 400
 """Room for the line that says what was cut, a closing fence and closing tags."""
 
-_CONTAINER = r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?[ \t>]*"
+# Possessive (`*+`): what a piece took it never gives back, so that no line takes more than its length in time.
+_CONTAINER = r"[ \t>]*+(?:(?:[-*+]|\d{1,9}+[.)])[ \t]++[ \t>]*+)?+"
 _OPENING = re.compile(rf"(?P<prefix>{_CONTAINER})(?P<fence>`{{3,}}|~{{3,}})(?P<info>.*)")
 _PREFIX = re.compile(r"[ \t>]*")
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.\-]{1,30}")
@@ -37,7 +38,7 @@ _DETAILS = re.compile(r"<details(?: open)?>[ \t]*(?:<summary>(?P<summary>.*?)</s
 _SUMMARY = re.compile(r"<summary>(?P<summary>.*?)</summary>", re.IGNORECASE)
 _DETAILS_END = re.compile(r"</details>", re.IGNORECASE)
 _EMPHASIS_TAG = re.compile(r"</?(?:b|strong|em|i|code)>", re.IGNORECASE)
-_LIST_ITEM = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]")
+_LIST_ITEM = re.compile(r"[ \t>]*+(?:[-*+]|\d{1,9}[.)])[ \t]")
 _FRONT_MATTER = re.compile(r"(?=(?:---|\+\+\+|;;;))")
 _DEEPEST_DETAILS = 10
 
@@ -222,7 +223,8 @@ def _opening(line: str) -> _Fence | None:
 def _fenced(lines: Sequence[str], start: int, fence: _Fence) -> tuple[list[str], int]:
     """The lines inside a fence and how many lines it took, its closing one included; the text's end closes it too."""
     content: list[str] = []
-    for line in lines[start:]:
+    for index in range(start, len(lines)):  # no slice: a text of many fences would be copied once for each
+        line = lines[index]
         prefix = _PREFIX.match(line)
         lead = prefix.group() if prefix else ""
         if fence.quoted and ">" not in lead:
@@ -246,7 +248,8 @@ def _without_prefix(line: str, fence: _Fence) -> str:
 def _indented(lines: Sequence[str], start: int) -> list[str]:
     """The lines of an indented code block, without the blank ones at its end."""
     taken: list[str] = []
-    for line in lines[start:]:
+    for index in range(start, len(lines)):
+        line = lines[index]
         if line.strip(" \t") and not line.startswith(("    ", "\t")):
             break
         taken.append(line)

@@ -61,7 +61,7 @@ def _read(payload: str) -> Marker | None:
         return Marker(payload)
     try:
         value: Any = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or not isinstance(value.get("id"), str):
         return None

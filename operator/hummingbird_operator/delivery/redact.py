@@ -17,14 +17,18 @@ _TOKENS = re.compile(
     r"|AIza[0-9A-Za-z_\-]{35}|ya29\.[0-9A-Za-z_\-]{20,}"  # Google
     r"|sk-(?:ant-|proj-)?[A-Za-z0-9_\-]{20,}"  # model providers
     r"|xox[abeoprs]-[A-Za-z0-9\-]{10,}"  # Slack
-    r"|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|dckr_pat_[A-Za-z0-9_\-]{20,}"
-    r"|eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,})"  # JSON Web Tokens
+    r"|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|dckr_pat_[A-Za-z0-9_\-]{20,})"
+)
+# From the first letter of a run, so that none is read once for each place in it where a token could begin.
+_WEB_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_\-])((?:(?!\beyJ)[A-Za-z0-9_\-])*+)"
+    r"eyJ[A-Za-z0-9_\-]{10,}+\.eyJ[A-Za-z0-9_\-]{10,}+\.[A-Za-z0-9_\-]{10,}+"
 )
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
 _LONGEST_KEY = 20_000
 _HEADER = re.compile(
-    r"(?i)\b((?:authorization|private-token|job-token|x-api-key)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)?\s*)[^\s\"']{6,}"
+    r"(?i)\b((?:authorization|private-token|job-token|x-api-key)[\"']?\s*+[:=]\s*+[\"']?(?:bearer|basic)?\s*+)[^\s\"']{6,}"
 )
 _USERINFO = re.compile(r"(://[^\s/:@]{1,100}:)[^\s/@]{3,200}(?=@)")
 
@@ -38,6 +42,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, REDACTED)
     text = "".join(_without_keys(text))
     text = _TOKENS.sub(REDACTED, text)
+    text = _WEB_TOKEN.sub(rf"\1{REDACTED}", text)
     text = _HEADER.sub(rf"\1{REDACTED}", text)
     return _USERINFO.sub(rf"\1{REDACTED}", text)
 

@@ -16,16 +16,15 @@ WORD_JOINER = "\u2060"
 _RUN = re.compile(r"`+")
 _DOUBTFUL_BEFORE = re.compile(r"\$|\[\[|%\{|\{\{|\\$")
 _MAY_OPEN = frozenset(" \t([*_|\"'>,;:/-")
-_URL_SO_FAR = re.compile(r"(?:://|www\.)\S*$", re.IGNORECASE)
-_AT_ENTITY = re.compile(r"&(?:#0*64(?![0-9])|#[xX]0*40(?![0-9a-fA-F])|commat);?")
+_AT_ENTITY = re.compile(r"&(?:#0*+64(?![0-9])|#[xX]0*+40(?![0-9a-fA-F])|commat);?")
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'|)\]]*")
 _BEFORE_AT = re.compile(rf"(?<![A-Za-z0-9])@(?=[^\s{WORD_JOINER}])")
 _ENTITY_AT = re.compile(r"(?<=&)([#A-Za-z0-9]{1,32})@(?=\S)")
 _AUTOLINK = re.compile(r"<(https?://[^\s<>`]+)>(?=[\s).,;:!?]|$)")
 _TAG = re.compile(r"<(?![\s\d=])")
 _BREAK = re.compile(r"<(?=br ?/?>)")
-_IMAGE = re.compile(r"!+\[")
-_OUR_COMMENT = re.compile(r"<!(?=--\s*hummingbird)", re.IGNORECASE)
+_IMAGE = re.compile(r"(?<!!)!++\[")
+_OUR_COMMENT = re.compile(r"<!(?=--\s*+hummingbird)", re.IGNORECASE)
 
 
 def inert_line(line: str, *, surely_text: bool) -> tuple[str, bool]:
@@ -97,5 +96,10 @@ def _closing(line: str, opening: re.Match[str]) -> re.Match[str] | None:
 
 
 def _surely_opens(before: str) -> bool:
-    doubtful = _DOUBTFUL_BEFORE.search(before) or _URL_SO_FAR.search(before)
+    doubtful = _DOUBTFUL_BEFORE.search(before) or _ends_in_a_url(before)
     return not doubtful and (not before or before[-1] in _MAY_OPEN)
+
+
+def _ends_in_a_url(before: str) -> bool:
+    last = "" if before[-1:].isspace() else "".join(before.rsplit(maxsplit=1)[-1:]).lower()
+    return "://" in last or "www." in last

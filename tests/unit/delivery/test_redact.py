@@ -66,3 +66,9 @@ def test_hostile_text_does_not_make_it_slow() -> None:
     for text in ("-----BEGIN PRIVATE " + "KEY-----", "://a:", "authorization: ", "eyJ", "glpat-"):
         redact(text * (1_000_000 // len(text)))
     assert time.perf_counter() - begin < 20
+
+
+def test_a_web_token_behind_a_dash_or_in_a_longer_word_is_taken_out_alone() -> None:
+    token = TOKENS[-1]
+    assert redact(f"jwt-{token}, x.{token}") == f"jwt-{REDACTED}, x.{REDACTED}"
+    assert redact(f"a_{token}") == f"a_{token}"
