@@ -17,9 +17,14 @@ from hummingbird_operator.sessions.spill import head_text, tail_text
 
 END = b"\nhb-end\n"
 STDIN_CUT, NO_ROOM = 97, 98
+HEADER_BYTES = 4096
+"""More than an answer has besides the heads and tails."""
+COUNT_LIMIT = 1 << 53
+"""No count of a record is as large; JSON keeps those below it exact."""
 NO_SCRIPT = (2, 126, 127)
 """Exit codes of `sh FILE` when the file cannot be read: dash, bash and busybox differ."""
 
+FORGED = "the command's record in the sandbox was tampered with"
 TRAILER = b"\nhb-exit "
 LOADER = (
     'IFS= read -r c; ( eval "$(printf %b "$c")" ); s=$?; cat >/dev/null 2>&1; '
@@ -87,13 +92,22 @@ def request(places: Places, command_id: str, command: str, limits: RunLimits) ->
     return "".join(f"{field}\n" for field in fields).encode() + body
 
 
+def answer_bytes(limits: RunLimits) -> int:
+    """Bytes that an answer to a request with these limits has at most."""
+    return 2 * (limits.head_bytes + limits.tail_bytes) + HEADER_BYTES
+
+
 def parse_answer(raw: bytes, limits: RunLimits) -> CommandResult | None:
-    """Read what `commands.sh run` wrote; None when a part is missing, whatever the stream said of its end."""
+    """Read what `commands.sh run` wrote; None when a part is missing, whatever the stream said of its end.
+
+    Raises Invalid where a count is none that our script writes for these limits: the record was forged.
+    """
     header, found, body = raw.partition(b"\n")
     if not found or not body.endswith(END):
         return None
     try:
         fields = {key: int(value) for key, _, value in (word.partition("=") for word in header.decode().split())}
+        _check_counts(fields, limits)
         out, rest = _stream("out", fields, body[: -len(END)], limits.stdout_path)
         err, rest = _stream("err", fields, rest, limits.stderr_path)
         result = CommandResult(
@@ -106,6 +120,13 @@ def parse_answer(raw: bytes, limits: RunLimits) -> CommandResult | None:
     except (KeyError, ValueError):
         return None
     return None if rest else result
+
+
+def _check_counts(fields: dict[str, int], limits: RunLimits) -> None:
+    most = {"head": limits.head_bytes, "tail": limits.tail_bytes}
+    for key, value in fields.items():
+        if not 0 <= value <= most.get(key.rpartition("_")[2], COUNT_LIMIT):
+            raise Invalid(FORGED, f"{key} is {value}")
 
 
 def _stream(name: str, fields: dict[str, int], body: bytes, path: str) -> tuple[StreamOutput, bytes]:

@@ -15,7 +15,7 @@ from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost,
 from hummingbird_operator.kube.exec import ExecStream, NotStarted, StreamBroken
 from hummingbird_operator.kube.status import ExecStatus
 from hummingbird_operator.sandboxes import commands
-from hummingbird_operator.sandboxes.streams import Output, Receiver, Source, SourceFailed, proof_of, stdout_of
+from hummingbird_operator.sandboxes.streams import Bounded, Output, Receiver, Source, SourceFailed, proof_of, stdout_of
 from hummingbird_operator.sessions.sandbox import EXEC_TIMEOUT, CommandResult, ExecResult, RunLimits
 
 SERVICE = "the sandbox"
@@ -163,7 +163,7 @@ class ShellSandbox:
         argv = ["sh", self._places.script, "run"]
         deadline = limits.timeout_seconds + ANSWER_SECONDS
         for _ in range(2):
-            status, output = self._talk(argv, [request], deadline, self._abort)
+            status, output = self._talk(argv, [request], deadline, self._abort, Bounded(commands.answer_bytes(limits)))
             answer = commands.parse_answer(output.bytes(1), limits)
             if answer is not None:
                 return answer
@@ -211,10 +211,15 @@ class ShellSandbox:
         return ExecResult(code, output.bytes(1).decode(errors="replace"), stderr)
 
     def _talk(
-        self, argv: Sequence[str], chunks: Iterable[bytes], deadline: float, abort: Abort | None
+        self,
+        argv: Sequence[str],
+        chunks: Iterable[bytes],
+        deadline: float,
+        abort: Abort | None,
+        output: Output | None = None,
     ) -> tuple[ExecStatus, Output]:
         """Send in this thread and receive in another: a command may write before it has read all."""
-        output = Output()
+        output = output or Output()
         with self._transport.open(argv, deadline_seconds=deadline, abort=abort) as stream:
             receiver = Receiver(stream, output, self._look)
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+from hummingbird_operator.errors import Invalid
 from hummingbird_operator.kube.exec import STATUS, STDOUT, ExecStream, StreamBroken, exec_stream
 from hummingbird_operator.kube.status import ExecStatus
 from hummingbird_operator.sandboxes import commands
@@ -34,6 +35,16 @@ class Output:
     def bytes(self, channel: int) -> bytes:
         """What was kept of stdout (1) or stderr (2)."""
         return bytes(self._kept[channel]) + self._ends[channel]
+
+
+class Bounded(Output):
+    """Output of which nothing may be beyond the limit: the stream is not read any further."""
+
+    def add(self, channel: int, data: bytes) -> None:
+        """One frame. Raises Invalid."""
+        super().add(channel, data)
+        if self.dropped[channel]:
+            raise Invalid(commands.FORGED, f"its answer has more than {self._limit} bytes")
 
 
 class SourceFailed(Exception):

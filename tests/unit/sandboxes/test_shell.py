@@ -318,6 +318,64 @@ def test_an_answer_that_is_not_whole_is_no_answer(cut: int) -> None:
     assert commands.parse_answer(whole[:cut], bounds) is None
 
 
+HONEST = {
+    "known": 0,
+    "exit": 0,
+    "timed_out": 0,
+    **{f"{name}_{key}": 0 for name in ("out", "err") for key in ("bytes", "lines", "cut", "kept", "head", "tail")},
+}
+BOUNDS = RunLimits(stdout_path="/tmp/data/a", stderr_path="/tmp/data/b")
+
+
+def forged(body: bytes = b"", **counts: int) -> bytes:
+    return " ".join(f"{key}={value}" for key, value in (HONEST | counts).items()).encode() + b"\n" + body + commands.END
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"out_head": 4097, "out_bytes": 4097},
+        {"err_head": 4_000_000, "err_bytes": 4_000_000},
+        {"out_tail": 513, "out_bytes": 9999},
+        {"err_tail": 4_000_000, "err_bytes": 4_000_000},
+        {"out_head": -1},
+        {"out_tail": -8, "out_bytes": 8},
+        {"out_bytes": 10**300},
+        {"exit": -1},
+    ],
+    ids=str,
+)
+def test_a_record_with_counts_that_the_script_does_not_write_is_refused(counts: dict[str, int]) -> None:
+    """A forged record brought four million characters into the conversation."""
+    body = b"x" * max(0, sum(value for key, value in counts.items() if key.endswith(("_head", "_tail"))))
+    with pytest.raises(Invalid, match=r"tampered with: .*(head|tail|bytes|exit) is "):
+        commands.parse_answer(forged(body, **counts), BOUNDS)
+
+
+def test_a_record_at_its_bounds_is_read_and_fits_into_an_answer() -> None:
+    counts = {f"{name}_{key}": most for name in ("out", "err") for key, most in (("head", 4096), ("tail", 512))}
+    sizes = {"out_bytes": 1 << 28, "err_bytes": 1 << 28, "out_lines": 1 << 28, "exit": 255}
+    answer = forged(b"x" * 2 * 4608, **counts, **sizes)
+    result = commands.parse_answer(answer, BOUNDS)
+    assert result is not None
+    assert (len(result.stdout.head), len(result.stderr.tail)) == (4096, 512)
+    assert len(answer) <= commands.answer_bytes(BOUNDS)
+
+
+@pytest.mark.parametrize("sizes", [4_000_000, 20_000], ids=["much", "a little more"])
+def test_a_forged_record_is_not_read_beyond_its_bounds_and_not_asked_for_again(
+    transport: LocalTransport, box: ShellSandbox, sizes: int
+) -> None:
+    box.run("id", "echo x", limits(transport))
+    record = next(Path(f"{transport.folder}/home/runs").glob("*/result"))
+    header = forged(b"x" * sizes, out_head=sizes, out_bytes=sizes).removeprefix(b"known=0 ")
+    record.write_bytes(header)
+    opened = transport.opened
+    with pytest.raises(Invalid, match="tampered"):
+        box.run("id", "echo x", limits(transport))
+    assert transport.opened == opened + 1
+
+
 def test_a_sweep_is_refused_as_root_so_that_it_never_ends_a_machine() -> None:
     text = commands.script().decode()
     guard = text.index('if [ "$(id -u)" -eq 0 ]')
