@@ -35,6 +35,7 @@ from hummingbird_operator.agentruns.work import Worker
 from hummingbird_operator.agentruns.working import Working
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.delivery.notes import Notes
+from hummingbird_operator.delivery.redact import redact
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 from hummingbird_operator.sessions.sandbox import Sandbox
 from hummingbird_operator.sessions.store import BlobStore
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tests.unit.agentruns.world import World
 
 NAMESPACE = "hummingbird"
+SECRET = "a-secret-token"
 
 
 class Doors:
@@ -110,18 +112,20 @@ class Process:
         pen = watched(cast("Forge", self._notes), self, "gitlab", ("create", "update", "delete"))
         sandboxes = cast("Sandboxes", Opened(self))
         doors = Doors(watched(cast("ModelAdapter", world.model), self, "model", ("generate",)))
-        metrics = Metrics.on(CollectorRegistry())
+        self.series = CollectorRegistry()
+        metrics = Metrics.on(self.series)
         self.runs = Runs(slots=limits.max_concurrent_runs, clock=clock)
         self.status = StatusWriter(kube, self.me, leads=lambda: self.leads)
         notebook = Notebook(pen, forge_threads, check=self.status.check_leadership)
-        pages = NotePages(lambda: ["a-secret-token"], has_price=lambda _: True)
+        pages = NotePages(lambda: [SECRET], has_price=lambda _: True)
+        clean = partial(redact, secrets=[SECRET])
         worker = Worker(
             store,
             doors,
             partial(generate_with_retry, max_attempts=1),
             max_output_tokens=limits.max_output_tokens,
             retry_seconds=world.store_patience,
-            clean=lambda text: text,
+            clean=clean,
         )
         noting = Noting(self.status, notebook, pages, retry_seconds=limits.delivery_retry_seconds, clock=clock)
         keeping = Keeping(
@@ -131,7 +135,7 @@ class Process:
             Accepting(self.status, notebook, world.events, lambda _: None, metrics, clock),
             noting,
             Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clock),
-            Working(self.status, sandboxes, worker, threads, metrics, lambda text: text, clock),
+            Working(self.status, sandboxes, worker, threads, metrics, clean, clock),
             keeping,
         )
         self.steps = {step: apply for part in parts for step, apply in part.steps().items()}

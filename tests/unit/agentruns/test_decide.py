@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hummingbird_operator.agentruns.decide import Decision, Step, decide
 from hummingbird_operator.agentruns.turns import Turn
-from hummingbird_operator.api.conditions import Failure, Working
+from hummingbird_operator.api.conditions import Checkpoint, Failure, Working
 from tests.unit.agentruns.builders import NOW, facts, mine, run
 
 WAITS = Turn(granted=False, reason=Working.QUEUED, message="full")
@@ -82,6 +82,11 @@ def test_an_answer_that_is_paid_for_is_delivered_whatever_is_cancelled(count: in
 def test_a_deleted_run_is_concluded_as_cancelled_and_says_that_it_was_deleted() -> None:
     decision = decide(facts(run(status=mine(**some(2)), deletionTimestamp="2026-11-30T10:00:00Z")))
     assert decision == Decision(Step.CONCLUDE, Failure.CANCELLED, "the run was deleted")
+
+
+def test_nobody_can_reply_to_a_deleted_run_so_its_conversation_is_not_stored() -> None:
+    decision = decide(facts(run(status=mine(**some(4)), deletionTimestamp="2026-11-30T10:00:00Z")))
+    assert decision == Decision(Step.SAVE, Checkpoint.NOTHING_TO_SAVE, "the run was deleted")
 
 
 def test_a_run_past_its_time_is_concluded_once_and_not_after_its_answer() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hummingbird_operator.delivery import markers
 from tests.unit.agentruns.builders import SHA
+from tests.unit.agentruns.process import SECRET
 from tests.unit.agentruns.world import TURNS, World
 
 
@@ -113,12 +114,16 @@ async def test_a_message_over_its_limit_is_cut_and_model_and_person_are_told(wor
     assert "Your message was longer than 32 KiB" in world.notes[0].body
 
 
-async def test_a_secret_of_the_process_stands_in_no_note(world: World) -> None:
-    world.says(*TURNS[:2], "The token is a-secret-token.")
+async def test_a_secret_of_the_process_stands_in_no_note_no_status_and_no_transcript(world: World) -> None:
+    world.says(*TURNS[:2], f"The token is {SECRET}.")
     world.order()
     world.start()
-    await world.finished()
-    assert "a-secret-token" not in world.notes[0].body
+    run = await world.finished()
+    assert run.status.answer is not None
+    transcript = world.store.blobs[f"sessions/{run.metadata.uid}/transcript.md"].decode()
+    for text in (world.notes[0].body, run.status.answer.text, transcript):
+        assert "The token is" in text
+        assert SECRET not in text
 
 
 async def test_runs_of_one_merge_request_go_one_after_the_other(world: World) -> None:
@@ -168,9 +173,12 @@ async def test_at_sigterm_a_run_is_left_as_it_is_and_the_next_process_goes_on(wo
 async def test_a_run_that_cannot_be_carried_out_is_refused_with_the_field_and_ends(world: World, field: str) -> None:
     absent = {"gitlab": {"project": world.project, "mergeRequest": 4711}}
     world.order(**({"workflow": "unknown"} if field == "spec.workflow" else {"target": absent}))
-    world.start()
+    process = world.start()
     run = await world.finished()
     assert world.outcome == ("False", "Invalid")
     assert world.condition("Accepted") == ("False", "Invalid")
     assert (run.status.message or "").startswith(field)
     assert world.notes == []
+    # what people write into a spec must not become series without end
+    labels = {"workflow": "unknown", "reason": "Invalid"}
+    assert process.series.get_sample_value("hummingbird_agentruns_finished_total", labels) == 1

@@ -71,7 +71,7 @@ async def test_a_session_that_is_not_there_ends_the_run_with_its_own_reason_and_
     assert world.outcome == ("False", "SessionNotFound")
     assert world.model.calls == []
     assert "This conversation is not kept any more" in world.notes[0].body
-    assert world.pool.active == []
+    assert world.pool.made == []
 
 
 @pytest.mark.parametrize("spec", [{"target": None}, {"workflow": "other"}, {"namespace": "elsewhere"}])
