@@ -41,6 +41,18 @@ REFUSED = [
     ("securityContext.runAsUser", {"securityContext": {"runAsUser": 0}}),
     ("securityContext.seccompProfile.type", {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
     ("securityContext.sysctls", {"securityContext": {"sysctls": [{"name": "x", "value": "1"}]}}),
+    ("nodeName", {"nodeName": "control-plane"}),
+    ("securityContext.runAsGroup", {"securityContext": {"runAsGroup": 0}}),
+    ("securityContext.fsGroup", {"securityContext": {"fsGroup": 0}}),
+    ("securityContext.supplementalGroups", {"securityContext": {"supplementalGroups": [1000, 0]}}),
+    ("securityContext.seLinuxOptions", {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}),
+    ("securityContext.seLinuxChangePolicy", {"securityContext": {"seLinuxChangePolicy": "Recursive"}}),
+    ("securityContext.windowsOptions", {"securityContext": {"windowsOptions": {"hostProcess": True}}}),
+    ("securityContext.appArmorProfile.type", {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+    ("securityContext.appArmorProfile.type", {"securityContext": {"appArmorProfile": {"type": "Localhost"}}}),
+    ("securityContext.addedLater", {"securityContext": {"addedLater": "x"}}),
+    ("securityContext.readOnlyRootFilesystem", {"securityContext": {"readOnlyRootFilesystem": True}}),
+    ("securityContext", {"securityContext": "none"}),
 ]
 
 REFUSED_CONTAINER = [
@@ -53,7 +65,32 @@ REFUSED_CONTAINER = [
     ("envFrom[0].secretRef", {"envFrom": [{"secretRef": {"name": "s"}}]}),
     ("ports[0].hostPort", {"ports": [{"containerPort": 80, "hostPort": 80}]}),
     ("volumeDevices", {"volumeDevices": [{"name": "d", "devicePath": "/dev/x"}]}),
+    ("securityContext.capabilities.later", {"securityContext": {"capabilities": {"drop": ["ALL"], "later": ["X"]}}}),
+    ("securityContext.runAsGroup", {"securityContext": {"runAsGroup": 0}}),
+    ("securityContext.runAsNonRoot", {"securityContext": {"runAsNonRoot": False}}),
+    ("securityContext.seLinuxOptions", {"securityContext": {"seLinuxOptions": {"level": "s0"}}}),
+    ("securityContext.appArmorProfile.type", {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+    ("securityContext.seccompProfile.type", {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
+    ("securityContext.addedLater", {"securityContext": {"addedLater": "x"}}),
+    ("livenessProbe.httpGet.host", {"livenessProbe": {"httpGet": {"host": "169.254.169.254", "port": 80}}}),
+    ("readinessProbe.tcpSocket.host", {"readinessProbe": {"tcpSocket": {"host": "10.0.0.1", "port": 80}}}),
+    ("startupProbe.httpGet.host", {"startupProbe": {"httpGet": {"host": "localhost", "port": 10250}}}),
+    ("lifecycle.postStart.httpGet.host", {"lifecycle": {"postStart": {"httpGet": {"host": "h", "port": 80}}}}),
+    ("lifecycle.preStop.tcpSocket.host", {"lifecycle": {"preStop": {"tcpSocket": {"host": "h", "port": 80}}}}),
 ]
+ANNOTATIONS = [
+    "container.apparmor.security.beta.kubernetes.io/sandbox",
+    "container.seccomp.security.alpha.kubernetes.io/sandbox",
+    "seccomp.security.alpha.kubernetes.io/pod",
+]
+
+
+@pytest.mark.parametrize("name", ANNOTATIONS)
+def test_an_annotation_that_sets_a_profile_is_refused_by_its_name(name: str) -> None:
+    template = {**PLAIN, "metadata": {"annotations": {"a": "b", name: "unconfined"}}}
+    with pytest.raises(Invalid) as refusal:
+        templates.check(template, "t")
+    assert refusal.value.where == f"t.metadata.annotations[{name}]"
 
 
 @pytest.mark.parametrize(("field", "spec"), REFUSED, ids=[field for field, _ in REFUSED])
@@ -82,12 +119,23 @@ def test_what_a_sandbox_needs_is_not_refused() -> None:
     spec = {
         **PLAIN["spec"],
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}}, {"name": "c", "configMap": {"name": "c"}}],
-        "securityContext": {"runAsUser": 65532, "fsGroup": 65532},
+        "securityContext": {
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "supplementalGroups": [65532],
+            "appArmorProfile": {"type": "RuntimeDefault"},
+            "seLinuxOptions": None,
+        },
+        "hostAliases": [{"ip": "127.0.0.1", "hostnames": ["x"]}],
         "nodeSelector": {"pool": "sandboxes"},
         "tolerations": [{"key": "sandbox"}],
         "runtimeClassName": "gvisor",
         "imagePullSecrets": [{"name": "pull"}],
     }
+    context = {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}, "privileged": False}
+    probe = {"httpGet": {"port": 80}}
+    spec["containers"] = [{**PLAIN["spec"]["containers"][0], "securityContext": context, "readinessProbe": probe}]
     templates.check({"metadata": {"labels": {"team": "x"}}, "spec": spec}, "t")
 
 
