@@ -64,5 +64,8 @@ class Claiming(Protocol):
     async def lost(self, member: Member) -> SandboxLost | None:
         """Whether the member is gone, and why."""
 
+    async def lost_of(self, run_uid: str, name: str, uid: str) -> SandboxLost | None:
+        """Why the pod that the run held is not its sandbox any more; None: it is, and may be not Ready for now."""
+
     def changed(self) -> asyncio.Event:
         """Set when a member may have become free."""

@@ -19,7 +19,6 @@ from prometheus_client import CollectorRegistry
 
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost
 from hummingbird_operator.kube.client import PODS, KubeApi, QuotaExceeded
-from hummingbird_operator.sandboxes.causes import cause_of
 from hummingbird_operator.sandboxpools import choose, objects, templates
 from hummingbird_operator.sandboxpools.claiming import Claiming, Member
 from hummingbird_operator.sandboxpools.facts import Reader, Snapshot
@@ -131,10 +130,14 @@ class Claims:
 
     async def lost(self, member: Member) -> SandboxLost | None:
         """Whether the member is gone, and why, by a live GET."""
-        try:
-            return cause_of(await self._kube.get(PODS, self.namespace, member.name), member.uid)
-        except NotFound:
-            return cause_of(None, member.uid)
+        return await self._starts.lost(member.name, member.uid)
+
+    async def lost_of(self, run_uid: str, name: str, uid: str) -> SandboxLost | None:
+        """Whether the pod that the run held is gone, or no longer the run's, and why, by a live GET.
+
+        None: it is alive and the run's, and may be not Ready for now. An empty `uid` means whatever pod has the name.
+        """
+        return await self._starts.lost(name, uid, run_uid)
 
     def changed(self) -> asyncio.Event:
         """An event that is set whenever a member may have become free: get one, try once more, wait for it."""

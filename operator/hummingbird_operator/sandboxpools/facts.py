@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.conditions import Condition, RunCondition, is_true
 from hummingbird_operator.api.sandboxpool import SandboxPool
-from hummingbird_operator.errors import Invalid
+from hummingbird_operator.errors import Invalid, NotFound
 from hummingbird_operator.kube.client import AGENT_RUNS, NODES, PODS, SANDBOX_POOLS, KubeApi, Object
 from hummingbird_operator.sandboxpools.members import Pod, read
 
@@ -72,7 +72,13 @@ class Reader:
 
     async def snapshot(self, pool: str) -> Snapshot:
         """The pool and its members; burst of claims share the reading. Raises NotFound, Invalid (its spec)."""
-        return await self._shared.setdefault(pool, Shared(lambda: self._snapshot(pool))).get()
+        shared = self._shared.setdefault(pool, Shared(lambda: self._snapshot(pool)))
+        try:
+            return await shared.get()
+        except NotFound:  # runs may name any pool: what does not exist must not be kept
+            if self._shared.get(pool) is shared:
+                del self._shared[pool]
+            raise
 
     async def _snapshot(self, name: str) -> Snapshot:
         raw, pods, cordoned = await asyncio.gather(

@@ -117,6 +117,17 @@ class Starts:
         except NotFound:
             return None
 
+    async def lost(self, name: str, uid: str, run_uid: str = "") -> SandboxLost | None:
+        """Why the pod is gone, or no longer that run's, read live; an empty `uid` means whatever has the name."""
+        try:
+            raw = await self._kube.get(PODS, self._namespace, name)
+        except NotFound:
+            return cause_of(None, uid)
+        lost = cause_of(raw, uid or raw["metadata"]["uid"])
+        if lost is None and run_uid and read(raw).run != run_uid:
+            return SandboxLost("Released", "the pod is no longer held by this run")
+        return lost
+
     async def delete(self, pod: Pod) -> None:
         """Delete this very pod; gone is fine."""
         if pod.deleting_since is not None:

@@ -391,3 +391,47 @@ async def test_a_new_run_of_the_same_name_does_not_inherit_the_old_ones_member(w
     assert old is not None
     assert new is not None
     assert old.uid != new.uid
+
+
+async def test_a_member_that_is_only_not_ready_is_not_lost(world: World) -> None:
+    """`find` hides it; a run that had it before a take-over was told that its sandbox was lost."""
+    member = await claim(world)
+    assert member is not None
+    world.set_status(member.name, status(conditions=[{"type": "Ready", "status": "False"}]))
+    after = world.another().claims
+    assert await after.find(RUN) is None
+    assert await after.lost_of(RUN, member.name, member.uid) is None
+    assert await after.lost_of(RUN, member.name, "") is None
+
+
+async def test_what_became_of_a_runs_member_is_told_by_its_cause(world: World) -> None:
+    member = await claim(world)
+    assert member is not None
+    lost_of = world.claims.lost_of
+    causes = []
+    for run, uid in ((RUN, "another-uid"), (OTHER, member.uid)):
+        causes.append(await lost_of(run, member.name, uid))
+    ended = {"name": "sandbox", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    world.set_status(member.name, {"phase": "Failed", "containerStatuses": [ended]})
+    causes.append(await lost_of(RUN, member.name, member.uid))
+    await world.claims.release(RUN)
+    causes.append(await lost_of(RUN, member.name, member.uid))
+    assert [lost and lost.cause for lost in causes] == ["Deleted", "Released", "OOMKilled", "Deleted"]
+    second = await claim(world)
+    assert second is not None
+    await world.claims.linger(RUN, session="s")
+    lost = await lost_of(RUN, second.name, second.uid)
+    assert lost is not None
+    assert lost.cause == "Released"
+
+
+async def test_pools_that_do_not_exist_leave_nothing_behind(world: World) -> None:
+    await claim(world)
+    for number in range(20):
+        with pytest.raises(NotFound):
+            await claim(world, OTHER, pool=f"invented-{number}")
+    claims = asyncio.gather(*(claim(world, f"r-{n}", pool="invented") for n in range(3)), return_exceptions=True)
+    assert {type(error) for error in await claims} == {NotFound}
+    assert set(world.claims.reader._shared) == {"default"}
+    world.pool("invented", replicas=0)
+    assert await cold(world, OTHER, pool="invented") is not None
