@@ -238,6 +238,8 @@ class Claims:
     async def _cold_in_pool(self, run_uid: str, name: str, active_seconds: int) -> Member | None:
         async with self.growth(name):
             snapshot = await self.reader.snapshot(name)
+            if snapshot.pool.metadata.deleting:  # its policy is about to be left to the members that it has
+                raise NotFound(f"SandboxPool {name} is being deleted")
             if choose.room(snapshot, self.unseen(snapshot)) <= 0:
                 return None
             template = objects.template_of(snapshot.pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -241,10 +241,17 @@ def _owners(body: Mapping[str, Any]) -> set[str]:
 def policy_patch(wanted: Object) -> list[Object]:
     """Makes the policy that was found the wanted one."""
     owners = wanted["metadata"].get("ownerReferences") or []
-    return [
-        {"op": "replace", "path": "/spec", "value": wanted["spec"]},
-        {"op": "add", "path": "/metadata/ownerReferences", "value": owners},
-    ]
+    return [{"op": "replace", "path": "/spec", "value": wanted["spec"]}, *owners_patch(owners)]
+
+
+def owners_patch(owners: Sequence[Object]) -> list[Object]:
+    """Gives an object to these owners: it is collected when the last of them is gone."""
+    return [{"op": "add", "path": "/metadata/ownerReferences", "value": list(owners)}]
+
+
+def member_owner(pod: Pod) -> Object:
+    """The reference by which a member owns what must not go before it."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
 
 
 def wants_policy(pool: SandboxPool) -> bool:

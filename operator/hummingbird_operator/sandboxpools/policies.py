@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.sandboxpool import SandboxPool
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import NETWORK_POLICIES, AlreadyExists, KubeApi, Object
 from hummingbird_operator.sandboxpools import objects
+from hummingbird_operator.sandboxpools.members import Pod
 
 POLICY_SECONDS = 10.0
 """How long a policy that was as wanted is taken to be so still."""
@@ -50,9 +51,13 @@ class Policies:
             raise Unavailable(f"NetworkPolicy {name}", str(error)) from error
         self._seen[name] = began, wanted
 
-    def forget(self, pool: str) -> None:
-        """The pool is gone."""
-        self._seen.pop(objects.policy_name(pool), None)
+    async def leave(self, pool: str, members: Sequence[Pod]) -> None:
+        """The pool goes, and these members stay until their runs end: the policy must go with the last of them."""
+        name = objects.policy_name(pool)
+        self._seen.pop(name, None)
+        if members and await self._get(name) is not None:
+            operations = objects.owners_patch([objects.member_owner(pod) for pod in members])
+            await self._kube.patch(NETWORK_POLICIES, self._namespace, name, operations)
 
     async def _keep(self, name: str, pool: SandboxPool | None) -> None:
         owner = objects.owner_of(pool) if pool else None

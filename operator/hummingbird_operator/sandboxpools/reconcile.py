@@ -108,7 +108,8 @@ class Reconciler:
                 if not any(pod.deleting_since is None for pod in left):
                     break
             self._memories.pop(uid, None)
-            self._claims.policies.forget(name)
+            held = [pod for pod in await self._reader.members(name) if pod.role == labels.ROLE_ACTIVE]
+            await self._claims.policies.leave(name, held)
             for state in ("standby", "pending", "active", "lingering"):
                 self._metrics.members.labels(self._namespace, name, state).set(0)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hummingbird_operator.api import labels
-from hummingbird_operator.errors import HummingbirdError, Invalid, Unavailable
-from hummingbird_operator.kube.client import NETWORK_POLICIES, PODS, Object, QuotaExceeded, Resource
+from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.kube.client import NETWORK_POLICIES, PODS, SANDBOX_POOLS, Object, QuotaExceeded, Resource
 from hummingbird_operator.sandboxpools import objects
 from hummingbird_operator.sandboxpools.strays import Strays
 from tests.unit.sandboxpools.world import NAMESPACE, World, pool, pool_body
@@ -145,6 +145,37 @@ async def test_the_sweep_closes_the_network_of_sandboxes_without_a_pool_again() 
     world.kube.fail = lambda verb, resource, _: None
     await strays.sweep()
     assert policies(world) == wanted
+
+
+async def test_a_pool_that_goes_leaves_its_policy_to_the_members_that_stay() -> None:
+    """The collector of garbage took it with the pool, and the sandboxes of running runs were open."""
+    world = World()
+    world.pool()
+    await world.fill()
+    member = await world.claims.claim(RUN, session="s", pool="default", active_seconds=60)
+    assert member is not None
+    await world.reconciler.let_go("default", "uid-of-default")
+    owners = world.kube.all(NETWORK_POLICIES)[0]["metadata"]["ownerReferences"]
+    assert owners == [{"apiVersion": "v1", "kind": "Pod", "name": member.name, "uid": member.uid}]
+    body = pool_body()
+    body["metadata"] |= {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": [labels.FINALIZER]}
+    world.kube.put(SANDBOX_POOLS, NAMESPACE, body)
+    with pytest.raises(NotFound, match="being deleted"):
+        await world.claims.claim(OTHER, session="s", pool="default", active_seconds=60)
+    world.pool()  # another one of its name takes the policy over
+    await world.reconciler.reconcile("default")
+    assert world.kube.all(NETWORK_POLICIES)[0]["metadata"]["ownerReferences"] == [objects.owner_of(pool())]
+
+
+async def test_a_pool_without_a_policy_or_without_members_goes_quietly() -> None:
+    world = World()
+    world.pool(network="Unmanaged")
+    await world.fill()
+    await world.claims.claim(RUN, session="s", pool="default", active_seconds=60)
+    await world.reconciler.let_go("default", "uid-of-default")
+    await world.claims.release(RUN)
+    await world.reconciler.let_go("default", "uid-of-default")
+    assert policies(world) == {}
 
 
 async def test_members_are_reaped_even_while_the_policy_is_refused() -> None:
