@@ -18,7 +18,7 @@ from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.errors import Invalid, SandboxLost, Unavailable
 from hummingbird_operator.sessions import session as sessions
-from hummingbird_operator.sessions.archive import archive_sandbox, restore_sandbox
+from hummingbird_operator.sessions.archive import ArchiveFailed, archive_sandbox, restore_sandbox
 from hummingbird_operator.sessions.budget import Budget
 from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
 from hummingbird_operator.sessions.loop import run_agent_loop
@@ -96,8 +96,8 @@ class Worker:
             raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
         saved = self._resumed(task)
         sandbox.start()
-        if saved is not None and saved.archive is not None and task.restore and not journal.begun():
-            self._restore(task, sandbox, saved)
+        if saved is not None and task.restore and not journal.begun() and (told := self._restore(task, sandbox, saved)):
+            journal.record_notice(told)
         said = self._converse(task, saved, journal, sandbox, abort, progress)
         if said.result.outcome is Outcome.SHUTTING_DOWN:
             return said
@@ -144,8 +144,6 @@ class Worker:
 
         `check` raises LeadershipLost: a long upload may outlive the lead.
         """
-        if sandbox is not None:
-            sandbox.sweep()
         entry = task.order.workflow
         kept = sessions.Conversation(
             contents=said.messages,
@@ -177,13 +175,19 @@ class Worker:
             saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
         return saved
 
-    def _restore(self, task: Task, sandbox: Sandbox, saved: sessions.SavedSession) -> None:
-        chunks = self._sessions.open_archive(task.session)
+    def _restore(self, task: Task, sandbox: Sandbox, saved: sessions.SavedSession) -> str:
+        """Bring the session's files back; what is wrong with them, for the model. No reply is lost to it."""
+        chunks = self._sessions.open_archive(task.session) if saved.archive is not None else None
         if chunks is None or saved.archive is None:
-            return
-        _, digest = restore_sandbox(sandbox, chunks)
-        if digest != saved.archive.digest:
-            raise Invalid(f"sessions/{task.session}/sandbox.tar.gz", "it is not the archive that its session names")
+            return "The files of the sandbox were not kept: /tmp/data is empty now."
+        try:
+            _, digest = restore_sandbox(sandbox, chunks)
+        except ArchiveFailed as error:
+            logger.warning("files were not restored: %s: %s", error, error.detail, extra={"run": task.name})
+            return "The files of the sandbox could not be restored: in /tmp/data, files may be missing or cut off."
+        if digest != saved.archive.digest:  # of a save that was never finished
+            return "The files in /tmp/data may be newer than this conversation, or missing."
+        return "The files in /tmp/data are older than this conversation." if saved.archive_problem else ""
 
     def _converse(
         self,
@@ -213,7 +217,7 @@ class Worker:
             worst_case=partial(self._doors.worst_case, name),
             abort=abort,
         )
-        contents = self._opening(task, saved, model)
+        contents = self._opening(task, saved, model, journal.notice() if saved is not None else "")
         result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
         # what this very run saved is behind its turns already: they must not be appended once more
         own_save = saved is not None and saved.run == task.run
@@ -229,10 +233,13 @@ class Worker:
             resumed_etag=saved.etag if saved else None,
         )
 
-    def _opening(self, task: Task, saved: sessions.SavedSession | None, model: ModelAdapter) -> list[Content]:
+    def _opening(
+        self, task: Task, saved: sessions.SavedSession | None, model: ModelAdapter, notice: str
+    ) -> list[Content]:
         order = task.order
         message = order.message + ("\n\n[The message was longer; its end was cut off.]" if order.message_cut else "")
         if saved is not None:
+            message = f"[{notice}]\n\n{message}" if notice else message
             return [*model.from_canonical(saved.contents), model.make_user_content(continuation_message(message))]
         project = order.target.project if order.target else None
         iid = order.target.merge_request if order.target else None

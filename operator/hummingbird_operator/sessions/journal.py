@@ -159,6 +159,15 @@ class RunJournal:
         """Whether any call to the model was ever about to be made for this run."""
         return bool(self._known())
 
+    def notice(self) -> str:
+        """What the model was told before the person's words; a recall must build the same history."""
+        data = self._patiently(lambda: self._store.get(f"{self._prefix}/notice.md"))
+        return data.decode(errors="replace") if data else ""
+
+    def record_notice(self, text: str) -> None:
+        """Keep it, before the first turn; one that was kept already stands."""
+        self._patiently(lambda: self._store.create(f"{self._prefix}/notice.md", text.encode()))
+
     def answer(self) -> RecordedAnswer | None:
         """How the loop ended, if it did."""
         data = self._patiently(lambda: self._store.get(f"{self._prefix}/answer.json"))

@@ -3,11 +3,15 @@
 `sessions/<id>/` holds `sandbox.tar.gz`, `transcript.md` and `context.json`, written in this order: the last names
 the run and the archive's digest, and is written only over the one that was read (`If-Match`), so that it never speaks
 of an archive that is not there, and a run that lost its turn cannot overwrite its successor.
+
+The conversation is worth more than the files: a sandbox that cannot be packed is said (`archive_problem`), and so is,
+when a session goes on, an archive of another digest, which a save that was never finished left behind.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,9 +20,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hummingbird_ai.messages import ToolDef
 from hummingbird_operator.errors import Conflict, Invalid
+from hummingbird_operator.sessions.archive import ArchiveFailed
 from hummingbird_operator.sessions.store import BlobStore
 
+logger = logging.getLogger(__name__)
+
 FORMAT_VERSION = 1
+_GONE = "the sandbox was gone before they were packed"
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,14 @@ class Conversation:
 
 @dataclass(frozen=True)
 class SavedSession(Conversation):
-    """A conversation as it was read back; `etag` is what the next save must find unchanged."""
+    """A conversation as it was read back; `etag` is what the next save must find unchanged.
+
+    `archive_problem` says why the run that saved it could not keep its files: `archive` is then None, or of a run
+    before it.
+    """
 
     archive: Archive | None = None
+    archive_problem: str = ""
     etag: str = ""
 
     def resumable_by(self, *, workflow: str, origin: str) -> None:
@@ -88,6 +101,7 @@ class _Envelope(_Stored):
     workflow_hash: str
     run: str
     archive: _StoredArchive | None
+    archive_problem: str = ""
     context_tokens: int
     origin: str = ""
 
@@ -118,8 +132,9 @@ class SessionStore:
     ) -> SavedSession:
         """Write all three and return what the session is now; safe to repeat with the same run.
 
-        `archive` None keeps the archive that is there. `if_match` is the etag of the session that was resumed, None
-        for a new one. Raises Conflict, before anything is written if it can be seen then, when another run saved.
+        `archive` None, or one that raises ArchiveFailed, keeps the archive that is there, and the session says why.
+        `if_match` is the etag of the session that was resumed, None for a new one. Raises Conflict, before anything is
+        written if it can be seen then, when another run saved.
         """
         context_key = _key(session_id, "context.json")
         current = self.load(session_id)
@@ -127,12 +142,18 @@ class SessionStore:
             return current
         if (current.etag if current else None) != if_match:
             raise Conflict(f"{context_key} was written by another run, {current.run if current else 'and deleted'}")
-        kept = current.archive if current else None
+        kept, problem = current.archive if current else None, _GONE
         if archive is not None:
-            size, digest = self._store.put_stream(_key(session_id, "sandbox.tar.gz"), archive)
-            kept = Archive(digest, size)
+            try:
+                size, digest = self._store.put_stream(_key(session_id, "sandbox.tar.gz"), archive)
+                kept, problem = Archive(digest, size), ""
+            except ArchiveFailed as error:
+                problem = str(error)
+                logger.warning("session %s is saved without its files: %s: %s", session_id, error, error.detail)
+        if problem:
+            transcript += f"\n\nThe files of the sandbox were not kept: {problem}.\n"
         self._store.put(_key(session_id, "transcript.md"), transcript.encode(errors="replace"))
-        data = _dumped(conversation, kept)
+        data = _dumped(conversation, kept, problem)
         if if_match is not None:
             return _parsed(context_key, data, self._store.put(context_key, data, if_match=if_match))
         if not self._store.create(context_key, data) and self._store.get(context_key) != data:
@@ -152,7 +173,7 @@ def _key(session_id: str, artifact: str) -> str:
     return f"sessions/{session_id}/{artifact}"
 
 
-def _dumped(conversation: Conversation, archive: Archive | None) -> bytes:
+def _dumped(conversation: Conversation, archive: Archive | None, problem: str) -> bytes:
     envelope = {
         "format_version": FORMAT_VERSION,
         "contents": [dict(message) for message in conversation.contents],
@@ -165,6 +186,7 @@ def _dumped(conversation: Conversation, archive: Archive | None) -> bytes:
         "workflow_hash": conversation.workflow_hash,
         "run": conversation.run,
         "archive": None if archive is None else {"digest": archive.digest, "bytes": archive.bytes},
+        "archive_problem": problem,
         "context_tokens": conversation.context_tokens,
         "origin": conversation.origin,
     }
@@ -196,5 +218,6 @@ def _parsed(key: str, data: bytes, etag: str) -> SavedSession:
         context_tokens=stored.context_tokens,
         origin=stored.origin,
         archive=Archive(stored.archive.digest, stored.archive.bytes) if stored.archive else None,
+        archive_problem=stored.archive_problem,
         etag=etag,
     )

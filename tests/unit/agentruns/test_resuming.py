@@ -105,16 +105,67 @@ async def test_a_session_that_was_damaged_is_refused_and_named(world: World) -> 
     assert f"sessions/{session}/context.json" in (world.run().status.message or "")
 
 
-async def test_an_archive_that_is_not_the_one_that_was_saved_is_refused(world: World) -> None:
+NEWER = "[The files in /tmp/data may be newer than this conversation, or missing.]"
+
+
+@pytest.mark.parametrize("point", [None, "before model.generate", "after sandbox.run", "before store.put_stream"])
+async def test_a_reply_goes_on_with_the_files_of_a_save_that_was_never_finished_and_the_model_is_told(
+    world: World, point: str | None
+) -> None:
     session = (await first(world)).metadata.uid
-    other = await other_archive(world)
-    world.store.blobs[f"sessions/{session}/sandbox.tar.gz"] = other
-    for place in list(world.pool.places):
-        world.pool.delete(place)
+    world.store.blobs[f"sessions/{session}/sandbox.tar.gz"] = await other_archive(world)
+    world.says(*TURNS, *REPLY)
+    forget(world)
+    world.model.calls.clear()
+    world.order("why", session=session, message="tell me")
+    if point is not None:
+        assert (await world.live(at(point))).dead
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    first_asked = world.asked()
+    assert first_asked.count(NEWER) == 1
+    assert first_asked.endswith("\n\ntell me")
+    assert str(context(world, session)["contents"]).count(NEWER) == 1
+    (note,) = world.notes_of(world.run())
+    assert note.body.startswith("It was three, as I said.")
+
+
+@pytest.mark.parametrize("broken", [b"no archive", None])
+async def test_a_reply_without_a_usable_archive_goes_on_and_the_model_is_told(
+    world: World, broken: bytes | None
+) -> None:
+    session = (await first(world)).metadata.uid
+    world.store.blobs.pop(f"sessions/{session}/sandbox.tar.gz")
+    if broken is not None:
+        world.store.blobs[f"sessions/{session}/sandbox.tar.gz"] = broken
+    forget(world)
     world.order("why", session=session, message="tell me")
     await world.live()
-    assert world.outcome == ("False", "Invalid")
-    assert len(world.model.calls) == 2
+    assert world.outcome == ("True", "Completed")
+    assert ("could not be restored" if broken else "/tmp/data is empty now") in world.asked(3)
+
+
+async def test_a_sandbox_that_cannot_be_packed_costs_the_files_and_not_the_conversation(world: World) -> None:
+    world.says(shell("rm -r /tmp/data"), "Done.", *REPLY)
+    world.order("first")
+    await world.live()
+    session = world.run("first").metadata.uid
+    assert world.condition("SessionSaved", "first") == ("True", "Saved")
+    saved = context(world, session)
+    assert (saved["archive"], saved["archive_problem"]) == (None, "packing them failed with exit code 2")
+    transcript = world.store.blobs[f"sessions/{session}/transcript.md"].decode()
+    assert transcript.endswith("The files of the sandbox were not kept: packing them failed with exit code 2.\n")
+    forget(world)
+    world.order("why", session=session, message="tell me")
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    assert "[The files of the sandbox were not kept: /tmp/data is empty now.]\n\ntell me" in world.asked(2)
+
+
+def forget(world: World) -> None:
+    """Every lingering sandbox is deleted: the reply gets a new one."""
+    for place in list(world.pool.places):
+        world.pool.delete(place)
 
 
 async def other_archive(world: World) -> bytes:

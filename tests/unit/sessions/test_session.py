@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hummingbird_ai.messages import ToolDef
-from hummingbird_operator.errors import Conflict, Invalid, Unavailable
+from hummingbird_operator.errors import Conflict, Invalid, LeadershipLost, Unavailable
+from hummingbird_operator.sessions.archive import ArchiveFailed
 from hummingbird_operator.sessions.session import Archive, Conversation, SavedSession, SessionStore
 from hummingbird_operator.sessions.testing import KillAt, Killed, MemoryStore
 
@@ -124,6 +126,48 @@ def test_without_an_archive_the_old_one_is_kept(sessions: SessionStore) -> None:
     first = saved(sessions)
     second = saved(sessions, replace(FIRST, run="u2"), archive=None, if_match=first.etag)
     assert second.archive == first.archive == Archive(hashlib.sha256(b"targz").hexdigest(), 5)
+
+
+def breaking(error: Exception) -> Iterator[bytes]:
+    yield b"half"
+    raise error
+
+
+def test_a_sandbox_that_cannot_be_packed_costs_only_the_archive_and_that_is_said(
+    sessions: SessionStore, store: MemoryStore
+) -> None:
+    written = saved(sessions, archive=breaking(ArchiveFailed("they are larger than 5 bytes", "model's words")))
+    assert (written.archive, written.archive_problem) == (None, "they are larger than 5 bytes")
+    assert sessions.load("s1") == written
+    assert "sessions/s1/sandbox.tar.gz" not in store.blobs
+    said = store.blobs["sessions/s1/transcript.md"].decode()
+    assert said == "# Run\n\nThe files of the sandbox were not kept: they are larger than 5 bytes.\n"
+
+
+def test_a_later_save_that_cannot_pack_keeps_the_old_archive_and_the_next_one_mends_it(sessions: SessionStore) -> None:
+    first = saved(sessions)
+    failed = breaking(ArchiveFailed("no room"))
+    second = saved(sessions, replace(FIRST, run="u2"), archive=failed, if_match=first.etag)
+    assert (second.archive, second.archive_problem) == (first.archive, "no room")
+    third = saved(sessions, replace(FIRST, run="u3"), archive=[b"new"], if_match=second.etag)
+    assert (third.archive and third.archive.bytes, third.archive_problem) == (3, "")
+
+
+def test_an_error_that_is_not_of_the_packing_ends_the_save(sessions: SessionStore) -> None:
+    with pytest.raises(LeadershipLost):
+        saved(sessions, archive=breaking(LeadershipLost("another leads")))
+    assert sessions.load("s1") is None
+
+
+def test_a_session_of_before_archives_could_fail_is_read(sessions: SessionStore, store: MemoryStore) -> None:
+    saved(sessions)
+    key = "sessions/s1/context.json"
+    older = json.loads(store.blobs[key])
+    del older["archive_problem"]
+    store.blobs[key] = json.dumps(older).encode()
+    loaded = sessions.load("s1")
+    assert loaded is not None
+    assert loaded.archive_problem == ""
 
 
 def test_a_store_that_is_away_is_unavailable(sessions: SessionStore, store: MemoryStore) -> None:
