@@ -69,6 +69,7 @@ class Operator:
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.stopping.set)
         self.thread.join(30)
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -117,7 +118,9 @@ class Operator:
             stop_flag=self.stopping,
         )
         watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
         await self.kube.close()
+        await asyncio.sleep(0.25)  # aiohttp's advice: closed TLS connections are gone only some turns of the loop later
 
     # --- what tests ask ---
 
