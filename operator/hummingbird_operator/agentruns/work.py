@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.errors import Invalid, SandboxLost, Unavailable
+from hummingbird_operator.errors import Aborted, Invalid, SandboxLost, Unavailable
 from hummingbird_operator.sessions import session as sessions
 from hummingbird_operator.sessions.archive import ArchiveFailed, archive_sandbox, restore_sandbox
 from hummingbird_operator.sessions.budget import Budget
@@ -99,9 +99,15 @@ class Worker:
         if saved is not None and task.restore and not journal.begun() and (told := self._restore(task, sandbox, saved)):
             journal.record_notice(told)
         said = self._converse(task, saved, journal, sandbox, abort, progress)
-        if said.result.outcome is Outcome.SHUTTING_DOWN:
+        if said.result.outcome in (Outcome.SHUTTING_DOWN, Outcome.STORE_UNAVAILABLE):
+            return said  # the journal waited for its store already
+        try:
+            return replace(said, answer_uri=journal.record_answer(_recorded(said.result)))
+        except (Unavailable, Aborted) as error:
+            if said.result.outcome is Outcome.COMPLETED:
+                raise
+            logger.warning("how the run ended is not in its journal: %s", error)
             return said
-        return replace(said, answer_uri=journal.record_answer(_recorded(said.result)))
 
     def recall(self, task: Task) -> Conversation | None:
         """The conversation of a run that is settled, from its journal: no model call, no tool; None if it has none.

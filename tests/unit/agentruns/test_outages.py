@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from hummingbird_ai.errors import AuthFailed
 from hummingbird_operator.agentruns.decide import Step
 from hummingbird_operator.errors import Conflict, Invalid
 from tests.unit.agentruns.builders import NOW
-from tests.unit.agentruns.world import World, shell
+from tests.unit.agentruns.world import TURNS, World, shell
 
 
 def nothing_is_left(world: World) -> None:
@@ -54,6 +55,37 @@ async def test_a_store_that_goes_away_in_the_middle_ends_the_run_with_what_it_ha
     await world.finished()
     assert world.outcome == ("False", "StoreUnavailable")
     assert world.condition("Delivered") == ("True", "NoteWritten")
+    nothing_is_left(world)
+
+
+async def test_a_run_that_waited_for_its_store_in_vain_does_not_wait_once_more_to_write_that_down(world: World) -> None:
+    world.store_patience = 1.0
+    world.model_waits_at(2)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 3)
+    world.store.down = True
+    tried: list[str] = []
+    world.store.on_call = tried.append
+    world.model_goes_on()
+    await world.finished()
+    assert world.outcome == ("False", "StoreUnavailable")
+    assert tried.count("before store.create") == 2  # the third would have come after the patience
+    assert "before store.put" not in tried
+    nothing_is_left(world)
+
+
+async def test_a_run_that_failed_while_its_store_was_away_says_why_it_failed(world: World) -> None:
+    world.says(*TURNS[:2], AuthFailed("the key was revoked"))
+    world.model_waits_at(2)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 3)
+    world.store.down = True
+    world.model_goes_on()
+    await world.finished()
+    assert world.outcome == ("False", "ModelError")
+    assert "the key was revoked" in world.notes[0].body
     nothing_is_left(world)
 
 
