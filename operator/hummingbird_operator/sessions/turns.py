@@ -23,6 +23,10 @@ from hummingbird_operator.sessions.journal import Paid, RunJournal
 logger = logging.getLogger(__name__)
 
 
+MAX_CALLS = 32
+"""Tool calls of one turn that are run: each may take minutes, and nothing else bounds how many a model writes."""
+
+
 class Tools(Protocol):
     """What a turn needs of `tools.ToolRegistry`."""
 
@@ -127,9 +131,11 @@ class JournaledTurns:
             self._tools.never_reuse(results)
             return results
         results = []
-        for index, call in enumerate(calls):
+        for index, call in enumerate(calls[:MAX_CALLS]):
             self._stop_if_aborted()
             results.append(_plain(self._tools.execute(call, command_id=f"{self._journal.run}/{n}/{index}")))
+        too_many = f"not run: at most {MAX_CALLS} calls a turn are run; make this one in your next turn"
+        results += [{"error": too_many} for _ in calls[MAX_CALLS:]]
         self._journal.record_results(n, results)
         return results
 

@@ -54,6 +54,16 @@ def test_tools_are_run_and_their_results_are_seen_in_the_next_turn(tmp_path: Pat
     assert run.sandbox.executed == ["u1/1/0", "u1/1/1"]
 
 
+def test_of_one_turn_at_most_32_calls_are_run_and_a_replay_says_the_same() -> None:
+    run = looking(Run(None, [[replace(LOOK, id=str(number)) for number in range(40)], "Done."]))
+    contents = run.start().contents
+    results = [part["result"] for part in contents[2]["parts"]]
+    assert results[:32] == [{"seen": "it"}] * 32
+    assert len(results) == 40
+    assert all("at most 32 calls a turn" in result["error"] for result in results[32:])
+    assert run.start().contents == contents
+
+
 def test_what_was_handed_in_is_never_changed() -> None:
     run = looking(Run(None, [[LOOK], "", "Done."]))
     contents = [run.model.make_user_content("hello")]
