@@ -103,11 +103,12 @@ class Worker:
             return said  # the journal waited for its store already
         try:
             return replace(said, answer_uri=journal.record_answer(_recorded(said.result)))
-        except (Unavailable, Aborted) as error:
+        except Unavailable as error:  # every turn is there: whoever comes next gets the same answer from them
+            logger.warning("how the run ended is not in its journal: %s", error)
+        except Aborted:
             if said.result.outcome is Outcome.COMPLETED:
                 raise
-            logger.warning("how the run ended is not in its journal: %s", error)
-            return said
+        return said
 
     def recall(self, task: Task) -> Conversation | None:
         """The conversation of a run that is settled, from its journal: no model call, no tool; None if it has none.
@@ -126,16 +127,15 @@ class Worker:
             raise Unavailable(SERVICE, said.result.message)
         if recorded is None:
             return said
-        result = LoopResult(
+        result = replace(
+            said.result,
             outcome=Outcome(recorded.outcome),
             text=recorded.text,
-            contents=said.result.contents,
             usage=recorded.usage,
             cost_usd=recorded.cost_usd,
             iterations=recorded.iterations,
             message=recorded.message,
             incomplete=recorded.incomplete,
-            context_tokens=said.result.context_tokens,
         )
         return replace(said, result=result, transcript=_transcript(task, said.messages, result, limit=NOTE_LIMIT))
 
@@ -210,9 +210,9 @@ class Worker:
         registry = ToolRegistry(sandbox)
         self._doors.sources(registry, task.order, abort.wait)
         # a recall has no sandbox, yet it must name the very tools that the session had
-        own = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
+        now = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
         system = saved.system_prompt if saved else system_prompt(registry.get_tool_notes(), task.order.workflow.prompt)
-        tools = list(saved.tools) if saved else own
+        tools = list(saved.tools) if saved else now
         turns = JournaledTurns(
             model,
             registry,
@@ -226,10 +226,8 @@ class Worker:
         contents = self._opening(task, saved, model, journal.notice() if saved is not None else "")
         result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
         # what this very run saved is behind its turns already: they must not be appended once more
-        own_save = saved is not None and saved.run == task.run
-        messages = (
-            [dict(each) for each in saved.contents] if saved and own_save else model.to_canonical(result.contents)
-        )
+        own = saved if saved is not None and saved.run == task.run else None
+        messages = [dict(each) for each in own.contents] if own else model.to_canonical(result.contents)
         return Conversation(
             result=result,
             messages=messages,

@@ -168,7 +168,7 @@ class Working:
         completed = result.outcome is Outcome.COMPLETED
         message = result.message or f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
         size = len(result.text.encode(errors="replace"))
-        answer = AnswerStatus(text=self._clean(result.text), bytes=size, uri=said.answer_uri)
+        answer = AnswerStatus(text=self._clean(result.text), bytes=size, uri=said.answer_uri or None)
         model = (run.status.resolved and run.status.resolved.model) or ""
         self._metrics.turns.labels(run.spec.workflow).inc(result.iterations)
         self._metrics.cost.labels(run.spec.workflow, model).inc(float(result.cost_usd))

@@ -89,6 +89,24 @@ async def test_a_run_that_failed_while_its_store_was_away_says_why_it_failed(wor
     nothing_is_left(world)
 
 
+async def test_an_answer_is_delivered_although_it_could_not_be_written_down_once_more(world: World) -> None:
+    def go_away(call: str) -> None:
+        world.store.down = world.store.down or call == "before store.put"  # the first put is the answer's text
+
+    world.store_patience = 0.0
+    world.store.on_call = go_away
+    world.order()
+    world.start()
+    run = await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert run.status.answer is not None
+    assert run.status.answer.text == "It fails because of **three**."
+    assert run.status.answer.uri is None
+    assert world.notes[0].body.startswith("It fails because of **three**.")
+    assert len(world.model.calls) == 3
+    nothing_is_left(world)
+
+
 async def test_a_store_that_goes_away_after_the_answer_costs_only_the_session(world: World) -> None:
     world.fault("stall", "PUT", seconds=0.05)
     world.order()
