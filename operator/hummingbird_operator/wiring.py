@@ -224,14 +224,7 @@ def lead(
     events = RunEvents(recorder)
     sandboxes = ClaimedSandboxes(claims, exec_, settings)
     clean = partial(_clean, settings)
-    worker = Worker(
-        open_store(config.sessions.store, s3_endpoint=config.sessions.s3_endpoint),
-        doors,
-        partial(generate_with_retry, retry_seconds=config.limits.retry_seconds, metrics=CallMetrics(metrics.registry)),
-        max_output_tokens=config.limits.max_output_tokens,
-        retry_seconds=config.limits.retry_seconds,
-        clean=clean,
-    )
+    worker = _worker(settings, doors, metrics, clean)
     noting = Noting(status, notebook, pages, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
     keeping = Keeping(
         status, sandboxes, worker, noting, threads, forge_threads, retry_seconds=config.limits.retry_seconds, clock=now
@@ -262,6 +255,18 @@ def lead(
             notes.close()
 
     return Leading(runs, runner, close)
+
+
+def _worker(settings: Settings, doors: ConfiguredDoors, metrics: Metrics, clean: Callable[[str], str]) -> Worker:
+    limits, sessions = settings.config.limits, settings.config.sessions
+    return Worker(
+        open_store(sessions.store, s3_endpoint=sessions.s3_endpoint),
+        doors,
+        partial(generate_with_retry, retry_seconds=limits.retry_seconds, metrics=CallMetrics(metrics.registry)),
+        max_output_tokens=limits.max_output_tokens,
+        retry_seconds=limits.retry_seconds,
+        clean=clean,
+    )
 
 
 def _clean(settings: Settings, text: str) -> str:
