@@ -15,7 +15,7 @@ from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.work import reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SandboxStatus
-from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost
+from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.accepting import Recorder
@@ -134,6 +134,9 @@ class Claiming:
         except SandboxLost as lost:
             await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost))
             return
+        except Unavailable as error:  # may last: its time must run from here, or nothing would ever end the run
+            await self._waiting(run, control, str(error))
+            raise
         if member is None:
             await self._no_sandbox(run, control, freed)
             return

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextvars import copy_context
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -93,7 +94,7 @@ class Keeping:
             await self._saved(run, "False", decision.reason, decision.message)
             return
         try:
-            kept = await self._keep(facts, control)
+            kept = await self._kept(facts, control)
         except LeadershipLost:
             raise
         except (Conflict, Invalid, SandboxLost) as error:
@@ -111,12 +112,23 @@ class Keeping:
         await self._invite(facts, said)
         await self._saved(run, "True", c.Checkpoint.SAVED, session.uri or "", session=session)
 
-    async def _keep(self, facts: Facts, control: Control) -> tuple[Conversation, SessionStatus] | None:
+    async def _kept(self, facts: Facts, control: Control) -> tuple[Conversation, SessionStatus] | None:
+        try:
+            return await self._keep(facts, control)
+        except Unavailable as error:
+            if not self._patience_over(facts.run):
+                raise
+            logger.warning("saved without the files: %s", error, extra={"run": control.name})
+        return await self._keep(facts, control, files=False)  # better than no conversation
+
+    async def _keep(
+        self, facts: Facts, control: Control, *, files: bool = True
+    ) -> tuple[Conversation, SessionStatus] | None:
         said = await self._conversation(facts, control)
         if said is None or isinstance(facts.order, Invalid) or not said.messages:
             return None
         member = await self._sandboxes.find(control.uid)
-        sandbox = self._sandboxes.open(member, control.saving) if member is not None else None
+        sandbox = self._sandboxes.open(member, control.saving) if member is not None and files else None
         self._status.check_leadership()
         uri, transcript = await self._in_thread(
             partial(self._worker.save, task_of(facts, self._clock()), said, sandbox, self._status.check_leadership),
@@ -147,7 +159,8 @@ class Keeping:
         return control.conversation
 
     async def _in_thread(self, call: Callable[[], T], executor: Executor) -> T:
-        return await asyncio.get_running_loop().run_in_executor(executor, call)
+        inside = copy_context()  # what the call says of itself for log lines must not stay with the thread
+        return await asyncio.get_running_loop().run_in_executor(executor, partial(inside.run, call))
 
     def _patience_over(self, run: AgentRun) -> bool:
         answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)

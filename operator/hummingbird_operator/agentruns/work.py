@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -91,7 +92,7 @@ class Worker:
         RUN.set(task.name)
         journal = RunJournal(self._store, task.run, retry_seconds=self._retry_seconds, abort=abort)
         if (recorded := journal.answer()) is not None:
-            return replace(self._recalled(task, journal, recorded), answer_uri=journal.record_answer(recorded))
+            return replace(self._recalled(task, journal, recorded), answer_uri=self._record(journal, recorded))
         if sandbox is None:
             raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
         saved = self._resumed(task)
@@ -102,7 +103,7 @@ class Worker:
         if said.result.outcome in (Outcome.SHUTTING_DOWN, Outcome.STORE_UNAVAILABLE):
             return said  # the journal waited for its store already
         try:
-            return replace(said, answer_uri=journal.record_answer(_recorded(said.result)))
+            return replace(said, answer_uri=self._record(journal, _recorded(said.result)))
         except Unavailable as error:  # every turn is there: whoever comes next gets the same answer from them
             logger.warning("how the run ended is not in its journal: %s", error)
         except Aborted:
@@ -139,6 +140,9 @@ class Worker:
         )
         return replace(said, result=result, transcript=_transcript(task, said.messages, result, limit=NOTE_LIMIT))
 
+    def _record(self, journal: RunJournal, answer: RecordedAnswer) -> str:
+        return journal.record_answer(answer, self._clean(answer.text))
+
     def admit(self, task: Task) -> None:
         """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""
         self._resumed(task)
@@ -161,13 +165,10 @@ class Worker:
             context_tokens=said.result.context_tokens,
             origin=task.origin,
         )
-        self._sessions.save(
-            task.session,
-            kept,
-            transcript=self._clean(_transcript(task, said.messages, said.result)),
-            archive=_checked(archive_sandbox(sandbox), check) if sandbox is not None else None,
-            if_match=said.resumed_etag,
-        )
+        transcript = self._clean(_transcript(task, said.messages, said.result))
+        archive = archive_sandbox(sandbox, check=check) if sandbox is not None else None
+        with closing(archive) if archive is not None else nullcontext():
+            self._sessions.save(task.session, kept, transcript=transcript, archive=archive, if_match=said.resumed_etag)
         address = self._sessions.url(task.session)
         return address.removesuffix("context.json"), self._sessions.url(task.session, "transcript.md")
 
@@ -260,12 +261,6 @@ class Worker:
             deadline=time.monotonic() + task.seconds_left,
         )
         return budget.fitted(restored_tokens=saved.context_tokens if saved else 0, window=self._doors.window(model))
-
-
-def _checked(chunks: Iterable[bytes], check: Callable[[], None]) -> Iterator[bytes]:
-    for chunk in chunks:
-        check()
-        yield chunk
 
 
 def reason_of(error: Exception) -> str:

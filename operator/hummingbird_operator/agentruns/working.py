@@ -166,7 +166,7 @@ class Working:
     async def _answered(self, run: AgentRun, said: Conversation) -> None:
         result = said.result
         completed = result.outcome is Outcome.COMPLETED
-        message = result.message or f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
+        message = self._clean(result.message) or f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
         size = len(result.text.encode(errors="replace"))
         answer = AnswerStatus(text=self._clean(result.text), bytes=size, uri=said.answer_uri or None)
         model = (run.status.resolved and run.status.resolved.model) or ""

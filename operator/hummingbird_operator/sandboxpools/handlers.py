@@ -76,10 +76,17 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[s
         leads=deps.leads,
     )
     wakes = Wakes()
+    kept: set[str] = set()
 
     @kopf.on.event(labels.GROUP, labels.VERSION, "sandboxpools", registry=registry)
-    async def pool_seen(name: str, **_: Any) -> None:
+    async def pool_seen(name: str, namespace: str | None, body: Mapping[str, Any], **_: Any) -> None:
         wakes.wake(name)
+        meta = body["metadata"]
+        held = "deletionTimestamp" in meta and labels.FINALIZER in meta.get("finalizers", ())
+        # Deleted while nobody led: kopf starts no daemon for it, and takes the finalizer once this event is handled.
+        if held and meta["uid"] not in kept and namespace == deps.claims.namespace and deps.leads():
+            await _let_go(reconciler, name, meta["uid"])
+            wakes.forget(name)
 
     def member_seen(body: Mapping[str, Any]) -> None:
         pod = read(body)
@@ -95,10 +102,14 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[s
         if namespace != deps.claims.namespace:
             logger.warning("pool %s/%s is not in the namespace of sandboxes and is not served", namespace, name)
             return
-        await keep_pool(reconciler, wakes, name, stopped)
-        if stopped.reason is not None and kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
-            await _let_go(reconciler, name, uid)
-            wakes.forget(name)
+        kept.add(uid)
+        try:
+            await keep_pool(reconciler, wakes, name, stopped)
+            if stopped.reason is not None and kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
+                await _let_go(reconciler, name, uid)
+                wakes.forget(name)
+        finally:
+            kept.discard(uid)
 
     return member_seen
 

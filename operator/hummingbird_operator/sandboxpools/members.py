@@ -102,9 +102,10 @@ def moment(text: object) -> datetime | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)  # people write annotations too
 
 
 def _controller(meta: Mapping[str, Any]) -> str:

@@ -63,7 +63,8 @@ def sandbox(template: Mapping[str, Any], *, namespace: str, pool: str) -> Object
     for group in ("initContainers", "containers"):
         spec[group] = [_confined(container) for container in spec.get(group) or []]
     first = spec["containers"][0]
-    first["resources"] = resources.bounded(first.get("resources") or {})
+    if not spec.get("resources"):  # limits of the whole pod bound it already, and ours might be above them
+        first["resources"] = resources.bounded(first.get("resources") or {})
     first.setdefault("command", ["sh", "-c", PID_1])
     first.setdefault("workingDir", "/tmp")  # noqa: S108 - a path inside the sandbox
     return {

@@ -51,13 +51,25 @@ class Policies:
             raise Unavailable(f"NetworkPolicy {name}", str(error)) from error
         self._seen[name] = began, wanted
 
-    async def leave(self, pool: str, members: Sequence[Pod]) -> None:
-        """The pool goes, and these members stay until their runs end: the policy must go with the last of them."""
+    async def leave(self, pool: str, members: Sequence[Pod], *, closed: bool) -> None:
+        """The pool goes, and these members stay until their runs end: the policy must go with the last of them.
+
+        Where their network is `closed`, one that was collected already (a deletion in the foreground) is made anew.
+        """
         name = objects.policy_name(pool)
         self._seen.pop(name, None)
-        if members and await self._get(name) is not None:
-            operations = objects.owners_patch([objects.member_owner(pod) for pod in members])
-            await self._kube.patch(NETWORK_POLICIES, self._namespace, name, operations)
+        owners = [objects.member_owner(pod) for pod in members]
+        if not owners:
+            return
+        found = await self._get(name)
+        if found is not None and found["metadata"].get("deletionTimestamp"):
+            raise Conflict(f"NetworkPolicy {name} is being deleted")
+        if found is not None:
+            await self._kube.patch(NETWORK_POLICIES, self._namespace, name, objects.owners_patch(owners))
+        elif closed:
+            body = objects.policy(self._namespace, pool, None)
+            body["metadata"]["ownerReferences"] = owners
+            await self._kube.create(NETWORK_POLICIES, self._namespace, body)
 
     async def _keep(self, name: str, pool: SandboxPool | None) -> None:
         owner = objects.owner_of(pool) if pool else None

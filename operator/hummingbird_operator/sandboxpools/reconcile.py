@@ -109,9 +109,15 @@ class Reconciler:
                     break
             self._memories.pop(uid, None)
             held = [pod for pod in await self._reader.members(name) if pod.role == labels.ROLE_ACTIVE]
-            await self._claims.policies.leave(name, held)
+            await self._claims.policies.leave(name, held, closed=await self._closed(name))
             for state in ("standby", "pending", "active", "lingering"):
                 self._metrics.members.labels(self._namespace, name, state).set(0)
+
+    async def _closed(self, name: str) -> bool:
+        try:
+            return objects.wants_policy(SandboxPool.parse(await self._kube.get(SANDBOX_POOLS, self._namespace, name)))
+        except (NotFound, Invalid):
+            return True  # nothing says that they may have a network
 
     # --- gather ---
 

@@ -91,5 +91,6 @@ async def keep_sweeping(strays: Strays) -> None:
         await asyncio.sleep(SWEEP_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
         try:
             await strays.sweep()
-        except HummingbirdError as error:
-            logger.warning("strays were not looked for: %s", error)
+        except Exception as error:  # one that cannot be read must not keep the others, nor end the process
+            known = isinstance(error, HummingbirdError)
+            logger.warning("strays were not looked for: %s", error, exc_info=not known)

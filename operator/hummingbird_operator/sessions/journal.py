@@ -182,11 +182,15 @@ class RunJournal:
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise Invalid(f"{self._prefix}/answer.json", f"this record cannot be read: {error}") from error
 
-    def record_answer(self, answer: RecordedAnswer) -> str:
-        """Keep the end of the loop and return where people find the text. `answer.json` decides, so it comes last."""
+    def record_answer(self, answer: RecordedAnswer, shown: str | None = None) -> str:
+        """Keep the end of the loop and return where people find the text (`shown`: as they may see it).
+
+        `answer.json` decides, so it comes last.
+        """
         text_key = f"{self._prefix}/answer.md"
+        text = answer.text if shown is None else shown
         record = {**asdict(answer), "cost_usd": str(answer.cost_usd)}
-        self._patiently(lambda: self._store.put(text_key, answer.text.encode(errors="replace")))
+        self._patiently(lambda: self._store.put(text_key, text.encode(errors="replace")))
         self._create_at(f"{self._prefix}/answer.json", _dumped(record))
         return self._store.url(text_key)
 

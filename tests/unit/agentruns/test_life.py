@@ -121,7 +121,8 @@ async def test_a_secret_of_the_process_stands_in_no_note_no_status_and_no_transc
     run = await world.finished()
     assert run.status.answer is not None
     transcript = world.store.blobs[f"sessions/{run.metadata.uid}/transcript.md"].decode()
-    for text in (world.notes[0].body, run.status.answer.text, transcript):
+    answer = world.store.blobs[f"runs/{run.metadata.uid}/answer.md"].decode()
+    for text in (world.notes[0].body, run.status.answer.text, transcript, answer):
         assert "The token is" in text
         assert SECRET not in text
 

@@ -9,7 +9,7 @@ import pytest
 
 from hummingbird_ai.errors import AuthFailed
 from hummingbird_operator.agentruns.decide import Step
-from hummingbird_operator.errors import Conflict, Invalid
+from hummingbird_operator.errors import Conflict, Invalid, Unavailable
 from tests.unit.agentruns.builders import NOW
 from tests.unit.agentruns.world import TURNS, World, shell
 
@@ -105,6 +105,16 @@ async def test_an_answer_is_delivered_although_it_could_not_be_written_down_once
     assert world.notes[0].body.startswith("It fails because of **three**.")
     assert len(world.model.calls) == 3
     nothing_is_left(world)
+
+
+async def test_a_run_whose_sandbox_cannot_be_made_for_now_ends_with_its_time(world: World) -> None:
+    world.pool.problem = Unavailable("NetworkPolicy default-isolated", "something in the cluster changes it")
+    world.order(target=None, message="what is 3?", limits={"timeoutSeconds": 60})
+    world.start()
+    await world.until(lambda: world.outcome == ("Unknown", "WaitingForSandbox"))
+    await world.finished()
+    assert world.outcome == ("False", "TimedOut")
+    assert world.model.calls == []
 
 
 async def test_a_store_that_goes_away_after_the_answer_costs_only_the_session(world: World) -> None:

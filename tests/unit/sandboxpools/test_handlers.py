@@ -12,10 +12,10 @@ import pytest
 
 from hummingbird_operator.api import labels
 from hummingbird_operator.errors import NotFound, Unavailable
-from hummingbird_operator.kube.client import PODS
+from hummingbird_operator.kube.client import NETWORK_POLICIES, PODS
 from hummingbird_operator.sandboxpools import handlers
 from hummingbird_operator.sandboxpools.handlers import Wakes, keep_pool
-from tests.unit.sandboxpools.world import NAMESPACE, World
+from tests.unit.sandboxpools.world import NAMESPACE, World, pool_body
 
 
 class Stop:
@@ -55,6 +55,28 @@ def registered() -> kopf.OperatorRegistry:
     world = World()
     handlers.register(registry, handlers.Deps(world.kube, world.claims, world.events))
     return registry
+
+
+async def test_a_pool_that_was_deleted_while_nobody_led_leaves_its_policy_to_the_members_that_stay() -> None:
+    """kopf starts no daemon for what is being deleted: its finalizer went, and with the pool the policy."""
+    world, registry = World(), kopf.OperatorRegistry()
+    handlers.register(registry, handlers.Deps(world.kube, world.claims, world.events))
+    world.pool()
+    await world.fill()
+    member = await world.claims.claim("run", session="s", pool="default", active_seconds=60)
+    assert member is not None
+    body = pool_body()
+    body["metadata"] |= {
+        "uid": "uid-of-default",
+        "deletionTimestamp": "2030-01-01T00:00:00Z",
+        "finalizers": [labels.FINALIZER],
+    }
+    (seen,) = registry._watching.get_all_handlers()
+    told: Any = seen.fn  # kopf's types ask for every argument that it would pass
+    await told(name="default", namespace=NAMESPACE, body=body)
+    assert [pod.uid for pod in world.pods()] == [member.uid]
+    (policy,) = world.kube.all(NETWORK_POLICIES)
+    assert [owner["uid"] for owner in policy["metadata"]["ownerReferences"]] == [member.uid]
 
 
 def test_no_handler_detects_changes_and_none_is_synchronous() -> None:

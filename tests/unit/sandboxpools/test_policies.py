@@ -167,6 +167,21 @@ async def test_a_pool_that_goes_leaves_its_policy_to_the_members_that_stay() -> 
     assert world.kube.all(NETWORK_POLICIES)[0]["metadata"]["ownerReferences"] == [objects.owner_of(pool())]
 
 
+async def test_a_policy_that_was_collected_before_the_pool_is_made_anew_for_the_members_that_stay() -> None:
+    """A deletion in the foreground takes what the pool owns while the pool itself still stands."""
+    world = World()
+    world.pool()
+    await world.fill()
+    member = await world.claims.claim(RUN, session="s", pool="default", active_seconds=60)
+    assert member is not None
+    wanted = policies(world)
+    await world.kube.delete(NETWORK_POLICIES, NAMESPACE, "default-isolated")
+    await world.reconciler.let_go("default", "uid-of-default")
+    assert policies(world) == wanted
+    owners = world.kube.all(NETWORK_POLICIES)[0]["metadata"]["ownerReferences"]
+    assert [owner["uid"] for owner in owners] == [member.uid]
+
+
 async def test_a_pool_without_a_policy_or_without_members_goes_quietly() -> None:
     world = World()
     world.pool(network="Unmanaged")
