@@ -162,6 +162,7 @@ class Process:
     # --- kopf's part ---
 
     def start(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(_unless_dead)
         self.world.kube.listeners.append(self._event)
         for body in self.world.kube.all(AGENT_RUNS):
             self._event("ADDED", body)
@@ -264,6 +265,12 @@ class Process:
         for executor in self._threads:
             executor.shutdown(wait=True)
         self._notes.close()
+
+
+def _unless_dead(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody asked the dead for is no news; told in a collection of garbage, it may break into any other test."""
+    if not isinstance(context.get("exception"), Death):
+        loop.default_exception_handler(context)
 
 
 class Opened:
