@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 
 import pytest
@@ -233,3 +234,30 @@ async def test_a_progress_write_that_fails_disturbs_nobody(world: World) -> None
     assert world.outcome == ("True", "Completed")
     assert len(world.model.calls) == 3
     assert len(world.pool.executed) == 3
+
+
+@pytest.mark.parametrize("heals", [True, False])
+async def test_a_sandbox_that_does_not_answer_is_asked_for_its_files_again_before_the_session_goes_without(
+    world: World, heals: bool
+) -> None:
+    world.model_waits_at(2)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 3)
+    asked: list[str] = []
+
+    def away(call: str) -> None:
+        if call == "before sandbox.exec":
+            asked.append(call)
+            if not heals or len(asked) < 3:
+                raise Unavailable("the API server", "it was restarted")
+
+    world.pool.made[0].on_call = away
+    world.model_goes_on()
+    run = await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert world.condition("SessionSaved") == ("True", "Saved")
+    saved = json.loads(world.store.blobs[f"sessions/{run.metadata.uid}/context.json"])
+    assert len(saved["contents"]) == 6
+    assert (saved["archive"] is not None) is heals
+    assert len(asked) > 2
