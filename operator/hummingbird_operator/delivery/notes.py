@@ -49,19 +49,11 @@ class MergeRequestHead:
     """A merge request as it is now.
 
     `pipeline_status` is GitLab's word for the head pipeline, None when there is none or when it belongs to an older
-    commit. `state` is opened, closed, locked or merged.
+    commit.
     """
 
     sha: str
-    state: str
-    draft: bool
     pipeline_status: str | None
-    web_url: str
-    title: str
-    source_branch: str
-    target_branch: str
-    source_project_id: int | None
-    target_project_id: int | None
 
 
 class Notes:
@@ -92,15 +84,7 @@ class Notes:
         raw = self._get(_path(project, iid), f"{project}!{iid}")
         return MergeRequestHead(
             sha=raw.get("sha") or "",
-            state=raw.get("state", ""),
-            draft=bool(raw.get("draft") or raw.get("work_in_progress")),
             pipeline_status=_pipeline_status(raw),
-            web_url=raw.get("web_url", ""),
-            title=raw.get("title", ""),
-            source_branch=raw.get("source_branch", ""),
-            target_branch=raw.get("target_branch", ""),
-            source_project_id=raw.get("source_project_id"),
-            target_project_id=raw.get("target_project_id"),
         )
 
     def marked(self, project: str, iid: int) -> list[MarkedNote]:

@@ -57,11 +57,9 @@ AGENT_RUNS = Resource(labels.GROUP, labels.VERSION, "agentruns")
 SANDBOX_POOLS = Resource(labels.GROUP, labels.VERSION, "sandboxpools")
 PODS = Resource("", "v1", "pods")
 NODES = Resource("", "v1", "nodes")
-NAMESPACES = Resource("", "v1", "namespaces")
 EVENTS = Resource("", "v1", "events")
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
-CUSTOM_RESOURCE_DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
 
 class KubeApi(Protocol):

@@ -79,7 +79,7 @@ def test_a_read_timeout_is_unavailable_and_not_posted_again(gitlab: GitLabStandI
 
 def test_reads_are_tried_again(gitlab: GitLabStandIn, notes: Notes) -> None:
     gitlab.fault("status", method="GET", status=502, times=2)
-    assert notes.head(*WHERE).state == "opened"
+    assert notes.head(*WHERE).sha == "9f2c" * 10
 
 
 def test_a_note_is_found_with_its_discussion_lowest_id_first(gitlab: GitLabStandIn, notes: Notes) -> None:
