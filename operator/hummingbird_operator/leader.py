@@ -1,7 +1,8 @@
 """The life of an operator process: wait for the Lease, lead, hand over.
 
-A waiting process is Ready: it takes over when the Lease is free. A leader that can no longer renew ends hard,
-before its Lease can be another's. SIGTERM stops every run where it stands, within seconds; the next leader goes on.
+A waiting process is Ready: it takes over when the Lease is free. A leader that cannot renew writes nothing before its
+Lease can be another's, and ends hard once it is. SIGTERM stops every run where it stands, within seconds; the next
+leader goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,14 +71,18 @@ class State:
         self.loop = Pulse()
         self.watch = Pulse()
         self.leading = False
+        self.steady: Callable[[], float] = lambda: 0.0
+        """For how many seconds every renewal of the Lease has succeeded."""
         self.problem = "starting"
 
     def alive(self) -> str:
         """Empty when all is well."""
         if self.loop.age() > LOOP_SILENCE_SECONDS:
             return f"the event loop has been stuck for {self.loop.age():.0f} s"
-        if self.leading and self.watch.age() > WATCH_SILENCE_SECONDS:
-            return f"the watch has shown nothing for {self.watch.age():.0f} s although the Lease is renewed"
+        # while the API server is away there is nothing to show: silence counts from when renewals succeed again
+        silence = min(self.watch.age(), self.steady())
+        if self.leading and silence > WATCH_SILENCE_SECONDS:
+            return f"the watch has shown nothing for {silence:.0f} s although the Lease is renewed"
         return ""
 
     def ready(self) -> str:
@@ -85,7 +90,9 @@ class State:
         return self.problem
 
 
-async def operate(settings: Settings, workflows: Workflows, options: Options) -> None:
+async def operate(
+    settings: Settings, workflows: Workflows, options: Options, *, around: wiring.Around = wiring.as_it_is
+) -> None:
     """Run until SIGTERM or SIGINT. Raises Invalid where a person must mend something first."""
     registry, state, stop = CollectorRegistry(), State(), asyncio.Event()
     metrics = Metrics.on(registry)
@@ -100,92 +107,101 @@ async def operate(settings: Settings, workflows: Workflows, options: Options) ->
         try:
             await _check_cluster(kube, settings, options, stop)
             state.problem = ""
-            await _wait_and_lead(settings, workflows, options, kube, identity, metrics, state, stop)
+            process = _Process(settings, workflows, options, kube, metrics, state, stop, around)
+            await process.wait_and_lead(identity)
         finally:
             await kube.close()
             health.stop()
 
 
-async def _wait_and_lead(
-    settings: Settings,
-    workflows: Workflows,
-    options: Options,
-    kube: Kube,
-    identity: str,
-    metrics: Metrics,
-    state: State,
-    stop: asyncio.Event,
-) -> None:
-    election = Election(kube, options.namespace, LEASE, identity=identity, on_lost=_end_hard)
-    logger.info("waiting for the lease %s/%s as %s", options.namespace, LEASE, identity)
-    if not await election.acquire(stop):
-        return
-    logger.info("leading as %s, epoch %d", identity, election.epoch)
-    try:
-        state.watch.beat()
-        state.leading = True
-        metrics.leader.set(1)
-        await _lead(settings, workflows, options, kube, election, metrics, state, stop)
-    finally:
-        state.leading = False
-        metrics.leader.set(0)
-        await election.release()
-        logger.info("handed over")
+@dataclass(frozen=True)
+class _Process:
+    """What is the same for as long as this process lives."""
+
+    settings: Settings
+    workflows: Workflows
+    options: Options
+    kube: Kube
+    metrics: Metrics
+    state: State
+    stop: asyncio.Event
+    around: wiring.Around
+
+    async def wait_and_lead(self, identity: str) -> None:
+        election = Election(self.kube, self.options.namespace, LEASE, identity=identity, on_lost=_end_hard)
+        logger.info("waiting for the lease %s/%s as %s", self.options.namespace, LEASE, identity)
+        if not await election.acquire(self.stop):
+            return
+        logger.info("leading as %s, epoch %d", identity, election.epoch)
+        try:
+            self.state.watch.beat()
+            self.state.steady = election.steady_seconds
+            self.state.leading = True
+            self.metrics.leader.set(1)
+            await self._lead(election)
+        finally:
+            self.state.leading = False
+            self.metrics.leader.set(0)
+            await election.release()
+            logger.info("handed over")
+
+    async def _lead(self, election: Election) -> None:
+        kube, namespace = self.kube, self.options.namespace
+        sandboxes = self.settings.config.sandbox.namespace
+        recorder = Recorder(kube, component="hummingbird", instance=election.identity)
+        claims = Claims(kube, sandboxes, metrics=self.metrics.registry)
+        leading = wiring.lead(
+            self.settings,
+            self.workflows,
+            RunnerRef(identity=election.identity, epoch=election.epoch),
+            kube=kube,
+            claims=claims,
+            exec_=ExecConnection(kube.endpoint),
+            recorder=recorder,
+            metrics=self.metrics,
+            check=election.check,
+            around=self.around,
+        )
+        registry = kopf.OperatorRegistry()
+        framework.register(registry, kube, LEASE, self.state.watch.beat)
+        reaper = Reaper(kube, wiring.now)
+        run_handlers.register(registry, leading.runs, leading.runner, reaper)
+        pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[namespace], leads=election.is_leader)
+        member_seen = pool_handlers.register(registry, pools)
+        swept = Strays(kube, claims, run_namespaces=[namespace], leads=election.is_leader)
+        watch = keep_watching(kube.endpoint, PODS, sandboxes, label_selector=labels.POOL, seen=member_seen)
+        await _first_look(kube, namespace, leading, reaper)
+        try:
+            async with (
+                _background(watch),
+                _background(strays.keep_sweeping(swept)),
+                _background(reaper.keep_reaping()),
+                _background(_publish_phases(leading, self.metrics)),
+            ):
+                await kopf.operator(
+                    registry=registry,
+                    settings=framework.settings(),
+                    namespaces=sorted({namespace, sandboxes}),
+                    standalone=True,
+                    stop_flag=self.stop,
+                )
+        finally:
+            leading.close()
 
 
-async def _lead(
-    settings: Settings,
-    workflows: Workflows,
-    options: Options,
-    kube: Kube,
-    election: Election,
-    metrics: Metrics,
-    state: State,
-    stop: asyncio.Event,
-) -> None:
-    sandbox_namespace = settings.config.sandbox.namespace
-    me = RunnerRef(identity=election.identity, epoch=election.epoch)
-    recorder = Recorder(kube, component="hummingbird", instance=election.identity)
-    claims = Claims(kube, sandbox_namespace, metrics=metrics.registry)
-    leading = wiring.lead(
-        settings,
-        workflows,
-        me,
-        kube=kube,
-        claims=claims,
-        exec_=ExecConnection(kube.endpoint),
-        recorder=recorder,
-        metrics=metrics,
-        leads=election.is_leader,
-    )
-    registry = kopf.OperatorRegistry()
-    framework.register(registry, kube, LEASE, state.watch.beat)
-    reaper = Reaper(kube, wiring.now)
-    run_handlers.register(registry, leading.runs, leading.runner, reaper)
-    pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[options.namespace], leads=election.is_leader)
-    member_seen = pool_handlers.register(registry, pools)
-    swept = Strays(kube, claims, run_namespaces=[options.namespace], leads=election.is_leader)
-    watch = keep_watching(kube.endpoint, PODS, sandbox_namespace, label_selector=labels.POOL, seen=member_seen)
-    for raw in await kube.list(AGENT_RUNS, options.namespace):
+async def _first_look(kube: KubeApi, namespace: str, leading: wiring.Leading, reaper: Reaper) -> None:
+    """All runs at once, before the first is driven: the order of turns must know them all."""
+    while True:
+        try:
+            found = await kube.list(AGENT_RUNS, namespace)
+            break
+        except Unavailable as error:
+            logger.warning("%s; tried again in 2 s", error)
+            await asyncio.sleep(2)
+    for raw in found:
         if (run := run_handlers.parsed(raw)) is not None:
             leading.runs.observe(run)
             reaper.observe(run)
-    try:
-        async with (
-            _background(watch),
-            _background(strays.keep_sweeping(swept)),
-            _background(reaper.keep_reaping()),
-            _background(_publish_phases(leading, metrics)),
-        ):
-            await kopf.operator(
-                registry=registry,
-                settings=framework.settings(),
-                namespaces=sorted({options.namespace, sandbox_namespace}),
-                standalone=True,
-                stop_flag=stop,
-            )
-    finally:
-        leading.close()
 
 
 def _end_with(task: asyncio.Task[None]) -> None:

@@ -1,17 +1,16 @@
-"""Puts the parts of a leading process together. Slices are blind to each other: what one needs of another is here."""
+"""Puts the parts of a leading process together."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hummingbird_ai.calls import CallMetrics, generate_with_retry
+from hummingbird_operator.adapters import ClaimedSandboxes, RunEvents
 from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming
 from hummingbird_operator.agentruns.control import Runs
@@ -25,26 +24,23 @@ from hummingbird_operator.agentruns.runner import Runner
 from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.agentruns.work import Worker
 from hummingbird_operator.agentruns.working import Working
-from hummingbird_operator.api.agentrun import AgentRun, Backend, RunnerRef
+from hummingbird_operator.api.agentrun import RunnerRef
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.delivery.redact import redact
-from hummingbird_operator.errors import Invalid, SandboxLost
+from hummingbird_operator.errors import Invalid
 from hummingbird_operator.kube.client import KubeApi
-from hummingbird_operator.sandboxes.pod import PodSandbox
 from hummingbird_operator.stores import open_store
+from hummingbird_operator.stores.guarded import GuardedStore
 
 if TYPE_CHECKING:
-    from hummingbird_ai.abort import Abort
-    from hummingbird_operator.agentruns.claiming import Member
     from hummingbird_operator.kube.events import Recorder
     from hummingbird_operator.kube.exec import ExecConnection
     from hummingbird_operator.sandboxpools.claiming import Claiming as Claims
-    from hummingbird_operator.sessions.sandbox import Sandbox
     from hummingbird_operator.settings import Settings
     from hummingbird_operator.telemetry import Metrics
     from hummingbird_operator.workflows import Workflows
 
-logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 FORGE_THREADS = 32
 """Calls to the forge at once: it may take seconds for each, and runs that wait for it hold no other thread."""
@@ -55,78 +51,19 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class ClaimedSandboxes:
-    """The runs' view of pools: claims on one side, handles for the engine on the other."""
+class Around(Protocol):
+    """A seam for tests: puts something around a part through which runs touch the world.
 
-    def __init__(self, claims: Claims, exec_: ExecConnection, settings: Settings) -> None:
-        self._claims = claims
-        self._exec = exec_
-        self._settings = settings
+    Its names are kube (status of runs), forge, store, doors (models) and sandboxes (claims, and the way in).
+    """
 
-    async def find(self, run_uid: str) -> Member | None:
-        """See agentruns.claiming.Sandboxes."""
-        return await self._claims.find(run_uid)
-
-    async def claim(self, run: AgentRun, *, session: str, seconds: int) -> Member | None:
-        """See agentruns.claiming.Sandboxes."""
-        chosen = run.status.resolved and run.status.resolved.sandbox
-        template = self._template() if chosen and chosen.backend is Backend.K8S else None
-        pool = (chosen and chosen.pool) or ""
-        return await self._claims.claim(
-            run.metadata.uid, session=session, pool=pool, active_seconds=seconds, template=template
-        )
-
-    async def let_go(self, run_uid: str, *, session: str | None) -> None:
-        """See agentruns.claiming.Sandboxes."""
-        if session is None:
-            await self._claims.release(run_uid)
-        else:
-            await self._claims.linger(run_uid, session=session)
-
-    async def lost(self, run_uid: str, name: str, uid: str) -> SandboxLost | None:
-        """See agentruns.claiming.Sandboxes."""
-        return await self._claims.lost_of(run_uid, name, uid)
-
-    def open(self, member: Member, abort: Abort) -> Sandbox:
-        """See agentruns.claiming.Sandboxes. The engine neither deletes nor keeps it: that is `let_go`."""
-        return PodSandbox(
-            self._exec,
-            member.namespace,
-            member.name,
-            member.uid,
-            abort,
-            on_cleanup=lambda: None,
-            on_linger=lambda _: None,
-        )
-
-    def changed(self) -> asyncio.Event:
-        """See agentruns.claiming.Sandboxes."""
-        return self._claims.changed()
-
-    def _template(self) -> Mapping[str, Any]:
-        sandbox = self._settings.config.sandbox
-        container: dict[str, Any] = {"name": "sandbox", "image": sandbox.image}
-        if sandbox.resources:
-            container["resources"] = dict(sandbox.resources)
-        return {"spec": {"containers": [container]}}
+    def __call__(self, name: str, part: T) -> T:
+        """The part to be used instead."""
 
 
-class RunEvents:
-    """Events about runs."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-
-    async def emit(self, run: AgentRun, type_: str, reason: str, message: str) -> None:
-        """See agentruns.accepting.Recorder."""
-        reference = {
-            "apiVersion": run.api_version,
-            "kind": run.kind,
-            "name": run.metadata.name,
-            "namespace": run.metadata.namespace,
-            "uid": run.metadata.uid,
-        }
-        await self._recorder.emit(reference, type_, reason, message)
+def as_it_is(name: str, part: T) -> T:
+    """Nothing around it: what every real process uses."""
+    return part
 
 
 @dataclass(frozen=True)
@@ -209,22 +146,23 @@ def lead(
     exec_: ExecConnection,
     recorder: Recorder,
     metrics: Metrics,
-    leads: Callable[[], bool],
+    check: Callable[[], None],
+    around: Around = as_it_is,
 ) -> Leading:
-    """The graph of objects that drives runs."""
+    """The graph of objects that drives runs. `check` raises where this process may not write: Election.check."""
     config = settings.config
     threads = ThreadPoolExecutor(config.limits.max_concurrent_runs, thread_name_prefix="run")
     forge_threads = ThreadPoolExecutor(FORGE_THREADS, thread_name_prefix="forge")
     runs = Runs(slots=config.limits.max_concurrent_runs)
-    status = StatusWriter(kube, me, leads=leads)
-    doors = ConfiguredDoors(settings)
-    notes = _notes(settings)
-    notebook = Notebook(notes, forge_threads, check=status.check_leadership) if notes else None
+    status = StatusWriter(around("kube", kube), me, check=check)
+    doors = ConfiguredDoors(settings, check)
+    notes = _notes(settings, check)
+    notebook = Notebook(around("forge", notes), forge_threads) if notes else None
     pages = NotePages(partial(secrets, settings), has_price=doors.has_price)
     events = RunEvents(recorder)
-    sandboxes = ClaimedSandboxes(claims, exec_, settings)
+    sandboxes = around("sandboxes", ClaimedSandboxes(claims, exec_, config.sandbox, check))
     clean = partial(_clean, settings)
-    worker = _worker(settings, doors, metrics, clean)
+    worker = _worker(settings, around("doors", doors), metrics, clean, check, around)
     noting = Noting(status, notebook, pages, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
     keeping = Keeping(
         status, sandboxes, worker, noting, threads, forge_threads, retry_seconds=config.limits.retry_seconds, clock=now
@@ -257,10 +195,18 @@ def lead(
     return Leading(runs, runner, close)
 
 
-def _worker(settings: Settings, doors: ConfiguredDoors, metrics: Metrics, clean: Callable[[str], str]) -> Worker:
+def _worker(
+    settings: Settings,
+    doors: ConfiguredDoors,
+    metrics: Metrics,
+    clean: Callable[[str], str],
+    check: Callable[[], None],
+    around: Around,
+) -> Worker:
     limits, sessions = settings.config.limits, settings.config.sessions
+    store = open_store(sessions.store, s3_endpoint=sessions.s3_endpoint)
     return Worker(
-        open_store(sessions.store, s3_endpoint=sessions.s3_endpoint),
+        around("store", GuardedStore(store, check)),
         doors,
         partial(generate_with_retry, retry_seconds=limits.retry_seconds, metrics=CallMetrics(metrics.registry)),
         max_output_tokens=limits.max_output_tokens,
@@ -273,9 +219,9 @@ def _clean(settings: Settings, text: str) -> str:
     return redact(text, secrets(settings))
 
 
-def _notes(settings: Settings) -> Notes | None:
+def _notes(settings: Settings, check: Callable[[], None]) -> Notes | None:
     gitlab = settings.config.gitlab
     if gitlab is None:
         return None
     token = partial(settings.secret, "gitlab.token_env", env=gitlab.token_env, file=gitlab.token_file)
-    return Notes(gitlab.url, token, ca=str(gitlab.ca_file) if gitlab.ca_file else None)
+    return Notes(gitlab.url, token, ca=str(gitlab.ca_file) if gitlab.ca_file else None, check=check)

@@ -75,7 +75,9 @@ def test_liveness_fails_when_the_loop_or_the_watch_stands_still_and_a_waiting_pr
     assert "event loop has been stuck" in state.alive()
     state.loop.beat()
     assert state.alive() == ""
-    state.leading = True
+    state.leading, state.steady = True, lambda: 3.0  # the API server is back for three seconds
+    assert state.alive() == ""
+    state.steady = lambda: clock.now
     assert "the watch has shown nothing" in state.alive()
     state.watch.beat()
     assert state.alive() == ""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hummingbird_ai import models
+from hummingbird_operator.agentruns.paying import GuardedModel
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.sources import gitlab
 
@@ -49,7 +50,9 @@ class Doors(Protocol):
 class ConfiguredDoors:
     """Implements `Doors` from the settings."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises where this process may not pay for a model's answer."""
+        self._check = check
         self._settings = settings
         self._config = settings.config.models
         self._prices: Prices = {
@@ -59,7 +62,7 @@ class ConfiguredDoors:
     def model(self, name: str) -> ModelAdapter:
         """A fresh adapter, with the key as it is now."""
         try:
-            return models.build_model(
+            model = models.build_model(
                 name,
                 google_api_key=self._key(),
                 google_cloud_project=self._config.google_cloud_project,
@@ -69,6 +72,7 @@ class ConfiguredDoors:
             )
         except (models.ModelError, ValueError) as error:
             raise Invalid("model", str(error)) from error
+        return GuardedModel(model, self._check)
 
     def worst_case(self, name: str, *, input_tokens: int, max_output_tokens: int) -> Decimal:
         """At its provider's highest rate where the model has no price of its own."""

@@ -129,10 +129,8 @@ class Keeping:
             return None
         member = await self._sandboxes.find(control.uid)
         sandbox = self._sandboxes.open(member, control.saving) if member is not None and files else None
-        self._status.check_leadership()
         uri, transcript = await self._in_thread(
-            partial(self._worker.save, task_of(facts, self._clock()), said, sandbox, self._status.check_leadership),
-            self._executor,
+            partial(self._worker.save, task_of(facts, self._clock()), said, sandbox), self._executor
         )
         return said, SessionStatus(id=objects.session_id(facts.run), uri=uri, transcript=transcript)
 

@@ -80,12 +80,11 @@ class Pages(Protocol):
 
 
 class Notebook:
-    """Forge calls of the steps, each in a thread, each after a look at the leadership."""
+    """Forge calls of the steps, each in a thread."""
 
-    def __init__(self, forge: Forge, executor: Executor, *, check: Callable[[], None]) -> None:
+    def __init__(self, forge: Forge, executor: Executor) -> None:
         self._forge = forge
         self._executor = executor
-        self._check = check
 
     async def head(self, target: GitLabTarget) -> Head:
         """The merge request now."""
@@ -97,7 +96,6 @@ class Notebook:
 
     async def create(self, target: GitLabTarget, body: str, *, internal: bool, discussion: str | None) -> Note:
         """Post a note."""
-        self._check()
         return await self._call(
             lambda: self._forge.create(
                 target.project, target.merge_request, body, internal=internal, discussion=discussion
@@ -106,7 +104,6 @@ class Notebook:
 
     async def update(self, target: GitLabTarget, note: NoteStatus, body: str) -> Note:
         """Edit a note in place."""
-        self._check()
         number = note.id or 0
         return await self._call(
             lambda: self._forge.update(target.project, target.merge_request, number, body, note.discussion)
@@ -114,7 +111,6 @@ class Notebook:
 
     async def delete(self, target: GitLabTarget, note_id: int) -> None:
         """Take a note back."""
-        self._check()
         await self._call(lambda: self._forge.delete(target.project, target.merge_request, note_id))
 
     async def _call(self, call: Callable[[], T]) -> T:

@@ -21,10 +21,11 @@ Operations = list[dict[str, Any]]
 class StatusWriter:
     """All reads and status writes of AgentRuns by this process."""
 
-    def __init__(self, kube: KubeApi, me: RunnerRef, *, leads: Callable[[], bool]) -> None:
+    def __init__(self, kube: KubeApi, me: RunnerRef, *, check: Callable[[], None]) -> None:
+        """`check` raises where this process may not write: kube.lease.Election.check."""
         self.me = me
         self._kube = kube
-        self._leads = leads
+        self._check = check
 
     async def read(self, namespace: str, name: str, uid: str) -> AgentRun:
         """The run as it is now. Raises NotFound when it is gone, also when another one has its name."""
@@ -55,21 +56,16 @@ class StatusWriter:
 
     async def label(self, run: AgentRun, labels: dict[str, str]) -> None:
         """Put labels on the run; the spec is not touched."""
-        self.check_leadership()
+        self._check()
         where = run.metadata
         body = {"metadata": {"labels": labels}}
         await self._kube.merge(AGENT_RUNS, where.namespace, where.name, body)
 
     async def _write(self, run: AgentRun, tests: Operations, status: AgentRunStatus) -> AgentRun:
-        self.check_leadership()
+        self._check()
         # `add` replaces a member that is there, and makes one that is not
         operations: Operations = [*tests, {"op": "add", "path": "/status", "value": status.as_dict()}]
         where = run.metadata
         return AgentRun.parse(
             await self._kube.patch(AGENT_RUNS, where.namespace, where.name, operations, subresource="status")
         )
-
-    def check_leadership(self) -> None:
-        """To be called before any write to a forge or a store. Raises LeadershipLost."""
-        if not self._leads():
-            raise LeadershipLost("this process no longer leads")

@@ -147,13 +147,8 @@ class Worker:
         """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""
         self._resumed(task)
 
-    def save(
-        self, task: Task, said: Conversation, sandbox: Sandbox | None, check: Callable[[], None]
-    ) -> tuple[str, str]:
-        """Store archive, transcript and conversation; the addresses of session and transcript.
-
-        `check` raises LeadershipLost: a long upload may outlive the lead.
-        """
+    def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> tuple[str, str]:
+        """Store archive, transcript and conversation; the addresses of session and transcript."""
         entry = task.order.workflow
         kept = sessions.Conversation(
             contents=said.messages,
@@ -166,7 +161,7 @@ class Worker:
             origin=task.origin,
         )
         transcript = self._clean(_transcript(task, said.messages, said.result))
-        archive = archive_sandbox(sandbox, check=check) if sandbox is not None else None
+        archive = archive_sandbox(sandbox) if sandbox is not None else None
         with closing(archive) if archive is not None else nullcontext():
             self._sessions.save(task.session, kept, transcript=transcript, archive=archive, if_match=said.resumed_etag)
         address = self._sessions.url(task.session)

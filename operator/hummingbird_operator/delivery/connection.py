@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gitlab
@@ -27,10 +27,16 @@ LONGEST_WAIT = 86_400.0
 
 
 class _Session(OneHostSession):
-    """Turns 429 into `Unavailable`: the caller's step comes again."""
+    """Turns 429 into `Unavailable`: the caller's step comes again. `check` raises where this process may not write."""
+
+    def __init__(self, url: str, token: Token, timeout: tuple[float, float], check: Callable[[], None]) -> None:
+        super().__init__(url, token, timeout)
+        self._check = check
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
         """As in requests; never waits for a rate limit."""
+        if method not in ("get", "GET"):  # as late as can be: a frozen process would go on from any earlier line
+            self._check()
         response = super().request(method, url, *args, **kwargs)
         if response.status_code == 429:
             hint = retry_after(response.headers)
@@ -44,9 +50,11 @@ class _Session(OneHostSession):
 class Connection:
     """`read` retries, `write` does not."""
 
-    def __init__(self, url: str, token: Token, *, ca: str | None, timeout: tuple[float, float]) -> None:
+    def __init__(
+        self, url: str, token: Token, *, ca: str | None, timeout: tuple[float, float], check: Callable[[], None]
+    ) -> None:
         self.url = url.rstrip("/")
-        self._session = _Session(self.url, token, timeout)
+        self._session = _Session(self.url, token, timeout, check)
         verify = ca or True
         self.read = gitlab.Gitlab(
             self.url, session=self._session, retry_transient_errors=True, keep_base_url=True, ssl_verify=verify

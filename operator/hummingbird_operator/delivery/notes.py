@@ -7,7 +7,7 @@ Endpoints and rules: GitLab's notes and discussions API (`lib/api/notes.rb`, `li
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -60,13 +60,20 @@ class Notes:
     """The bot's pen on one GitLab. `url` is its address, `token` a token with scope api or a function that reads one.
 
     Every method raises `Unavailable` (try again later), `NotFound` (it is gone) or `Invalid` (a person must mend
-    something, and its text says what). May be used from several threads.
+    something, and its text says what). May be used from several threads. `check` is called right before each write
+    and raises where this process may not make it.
     """
 
     def __init__(
-        self, url: str, token: Token, *, ca: str | None = None, timeout: tuple[float, float] = (10.0, 60.0)
+        self,
+        url: str,
+        token: Token,
+        *,
+        ca: str | None = None,
+        timeout: tuple[float, float] = (10.0, 60.0),
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._connection = Connection(url, token, ca=ca, timeout=timeout)
+        self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check)
         self._bot_id: int | None = None
 
     def close(self) -> None:

@@ -1,8 +1,11 @@
 """Leader election by a Lease: who may write to runs, pools, forges and stores.
 
-Durations are measured with the monotonic clock of this process; a holder's Lease is judged by how long *we* have seen
-it unchanged, never by comparing clocks. A leader that could not renew for RENEW_SECONDS ends hard, well before another
-one may take over after LEASE_SECONDS. The figures are those of client-go.
+Durations are measured with a clock of this machine that also runs while it sleeps; a holder's Lease is judged by how
+long *we* have seen it unchanged, never by comparing clocks. A leader that could not renew for RENEW_SECONDS writes
+nothing from then on, well before another one may take over after LEASE_SECONDS; it goes on where it can renew again,
+which is only possible while nobody else has written to the Lease, and ends hard where somebody has. The figures are
+those of client-go; its exit at the deadline is not: an API server that is away for a minute would end every run's
+call in flight.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from hummingbird_operator.errors import Conflict, HummingbirdError, NotFound
+from hummingbird_operator.errors import Conflict, HummingbirdError, LeadershipLost, NotFound, Unavailable
 from hummingbird_operator.kube.client import LEASES, AlreadyExists, KubeApi, Object
 
 logger = logging.getLogger(__name__)
@@ -23,6 +26,11 @@ logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+
+
+def machine_clock() -> float:
+    """Seconds that go on while the machine is suspended: a Lease runs out meanwhile."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,10 @@ class Held:
 
 
 class Election:
-    """One candidate: `acquire`, lead while `is_leader()`, then `release`. `on_lost` ends the process."""
+    """One candidate: `acquire`, lead while `is_leader()`, then `release`. `on_lost` ends the process.
+
+    `check` and `is_leader` may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -44,7 +55,7 @@ class Election:
         *,
         identity: str,
         on_lost: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine_clock,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self.identity = identity
@@ -57,13 +68,30 @@ class Election:
         self._clock = clock
         self._retry_seconds = retry_seconds
         self._renewed = float("-inf")
+        self._steady_since = float("-inf")
+        self._over = "this process does not lead yet"
         self._seen: Held | None = None
         self._lease: Object = {}
         self._renewal: asyncio.Task[None] | None = None
 
     def is_leader(self) -> bool:
         """Whether this process may still write: its last renewal is younger than the renew deadline."""
-        return self._clock() - self._renewed < RENEW_SECONDS
+        return not self._over and self._clock() - self._renewed < RENEW_SECONDS
+
+    def check(self) -> None:
+        """To be called right before any write to a forge, a store, a run or a sandbox.
+
+        Raises LeadershipLost when that is over, Unavailable while nobody can tell whether it is.
+        """
+        if self._over:
+            raise LeadershipLost(self._over)
+        if not self.is_leader():
+            text = "the Lease could not be renewed in time: nothing is written until it can"
+            raise Unavailable("the API server", text, retry_after=self._retry_seconds)
+
+    def steady_seconds(self) -> float:
+        """For how long every renewal has succeeded: as long, a living watch must have shown some of them."""
+        return self._clock() - self._steady_since
 
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait for the Lease and keep renewing it; False when `stop` was set first."""
@@ -75,6 +103,7 @@ class Election:
                 logger.warning("the lease cannot be looked at: %s", error)
                 taken = False
             if taken:
+                self._over, self._steady_since = "", self._renewed
                 self._renewal = asyncio.create_task(self._keep_renewing())
                 return True
             with contextlib.suppress(TimeoutError):
@@ -88,9 +117,9 @@ class Election:
             self._renewal.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._renewal
-        if not self.is_leader():
+        led, self._over = self.is_leader(), self._over or "this process handed over"
+        if not led:
             return
-        self._renewed = float("-inf")
         nobody = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
             async with asyncio.timeout(self._retry_seconds):
@@ -142,23 +171,22 @@ class Election:
     async def _keep_renewing(self) -> None:
         while True:
             await asyncio.sleep(self._retry_seconds)
-            began = self._clock()
-            left = RENEW_SECONDS - (began - self._renewed)
-            if left <= 0:
-                self._on_lost()
-                return
             try:
-                async with asyncio.timeout(left):
-                    await self._renew(began)
-            except Conflict:  # somebody took it: there is nothing left to wait for
+                async with asyncio.timeout(RENEW_SECONDS / 2):
+                    await self._renew(self._clock())
+            except (Conflict, NotFound) as error:  # somebody took it, or took it away: there is nothing to wait for
+                self._over = f"the Lease is not this process's any more: {error}"
                 self._on_lost()
                 return
             except (HummingbirdError, TimeoutError) as error:
-                logger.warning("the lease was not renewed: %s", error)
+                self._steady_since = float("inf")
+                doubt = "" if self.is_leader() else "; nothing is written until it can"
+                logger.warning("the lease was not renewed: %s%s", error or "no answer in time", doubt)
 
     async def _renew(self, began: float) -> None:
         self._lease = await self._swap_ours(self._mine())
         self._renewed = began
+        self._steady_since = min(self._steady_since, began)
 
     async def _swap_ours(self, spec: Object) -> Object:
         try:

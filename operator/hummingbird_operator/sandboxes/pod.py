@@ -65,6 +65,7 @@ class PodSandbox(ShellSandbox):
         *,
         on_cleanup: Callable[[], None],
         on_linger: Callable[[str], None],
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         transport = PodTransport(exec, namespace, name, uid)
-        super().__init__(transport, abort=abort, on_cleanup=on_cleanup, on_linger=on_linger)
+        super().__init__(transport, abort=abort, on_cleanup=on_cleanup, on_linger=on_linger, check=check)

@@ -45,7 +45,8 @@ class ShellSandbox:
     """Implements sessions.sandbox.Sandbox over a Transport. Methods may be called from one thread at a time.
 
     `abort` ends every method but `cleanup`, `linger` and `sweep`, which are what follows an abort. To read files of
-    a cancelled run, make another one without it.
+    a cancelled run, make another one without it. `check` is called before each connection and raises where this process
+    may not touch the sandbox (any more).
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ShellSandbox:
         abort: Abort | None = None,
         on_cleanup: Callable[[], None],
         on_linger: Callable[[str], None],
+        check: Callable[[], None] = lambda: None,
         places: commands.Places = commands.IN_SANDBOX,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
@@ -63,6 +65,7 @@ class ShellSandbox:
         self._abort = abort
         self._on_cleanup = on_cleanup
         self._on_linger = on_linger
+        self._may = check
         self._places = places
         self._clock = clock
         self._pause = pause
@@ -129,8 +132,8 @@ class ShellSandbox:
         give_up = self._clock() + limits.timeout_seconds + ANSWER_SECONDS + RECONNECT_SECONDS
         delay, cut = 0.2, False
         while True:
-            self._check()
             try:
+                self._check()
                 with self._named():
                     answer = self._ask(request, limits)
                 # after a cut, what was known is our own request
@@ -146,6 +149,7 @@ class ShellSandbox:
         """Kill everything but PID 1. The script comes on stdin: the model may have removed the installed one."""
         for attempt in range(5):
             try:
+                self._may()
                 with self._named():
                     status, output = self._talk(["sh", "-s", "sweep"], [commands.script()], 30.0, None)
             except Unavailable:
@@ -258,6 +262,10 @@ class ShellSandbox:
     def _check(self) -> None:
         if self._abort is not None and self._abort.reason is not None:
             raise Aborted(self._abort.reason)
+        try:
+            self._may()
+        except Unavailable as error:
+            raise NotStarted(error.service, error.problem, retry_after=error.retry_after) from error
 
     def _again(self, action: Callable[[], T]) -> T:
         """Repeat what is safe to repeat."""
@@ -271,8 +279,8 @@ class ShellSandbox:
         give_up = self._clock() + RECONNECT_SECONDS
         delay = 0.2
         while True:
-            self._check()
             try:
+                self._check()
                 return action()
             except which:
                 if self._clock() >= give_up:

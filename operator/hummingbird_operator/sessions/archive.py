@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, SandboxLost, Unavailable
@@ -51,22 +51,17 @@ class ArchiveFailed(HummingbirdError):
         self.detail = detail
 
 
-def archive_sandbox(
-    sb: Sandbox, *, max_bytes: int = MAX_ARCHIVE_BYTES, check: Callable[[], None] = lambda: None
-) -> Generator[bytes]:
+def archive_sandbox(sb: Sandbox, *, max_bytes: int = MAX_ARCHIVE_BYTES) -> Generator[bytes]:
     """End what runs in the sandbox and bring out `/tmp/data` as a tar.gz of at most `max_bytes`, chunk by chunk.
 
     Raises ArchiveFailed where the sandbox or its files are at fault, Unavailable where it did not answer for now,
-    Aborted, and whatever `check` raises before each chunk. To be closed in the thread that reads it, for its end is a
-    command in the sandbox.
+    Aborted. To be closed in the thread that reads it, for its end is a command in the sandbox.
     """
     try:
         sb.sweep()
         folder = _packed(sb, max_bytes)
         try:
-            for chunk in _bounded(_read(sb, f"{folder}/sandbox.tar.gz"), max_bytes):
-                check()
-                yield chunk
+            yield from _bounded(_read(sb, f"{folder}/sandbox.tar.gz"), max_bytes)
         finally:
             with suppress(HummingbirdError):  # the next packing removes it
                 sb.exec(f"rm -rf {folder}")

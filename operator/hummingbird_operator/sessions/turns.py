@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.errors import ModelError
 from hummingbird_ai.messages import Content, ModelAdapter, ModelResponse, ToolCall, ToolDef, Usage
-from hummingbird_operator.errors import Aborted
+from hummingbird_operator.errors import Aborted, HummingbirdError
 from hummingbird_operator.sessions.budget import Plan, WorstCase
 from hummingbird_operator.sessions.journal import Paid, RunJournal
 
@@ -168,7 +168,7 @@ class JournaledTurns:
                 abort=self._abort,
                 on_billed=billed.append,
             )
-        except ModelError:
+        except (ModelError, HummingbirdError):
             raise
         except Exception as error:  # 32 turns of work are worth more than a crash (seed 003 §6.5)
             logger.exception("the model's adapter failed")

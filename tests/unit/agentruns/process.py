@@ -27,6 +27,7 @@ from hummingbird_operator.agentruns.keeping import Keeping
 from hummingbird_operator.agentruns.notebook import Forge, Notebook
 from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.agentruns.pages import NotePages
+from hummingbird_operator.agentruns.paying import GuardedModel
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.agentruns.runner import Runner
 from hummingbird_operator.agentruns.status import StatusWriter
@@ -36,11 +37,13 @@ from hummingbird_operator.agentruns.working import Working
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.delivery.redact import redact
+from hummingbird_operator.errors import LeadershipLost, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 from hummingbird_operator.sessions.sandbox import Sandbox
 from hummingbird_operator.sessions.store import BlobStore
 from hummingbird_operator.sessions.tools import ToolRegistry
 from hummingbird_operator.settings import Config, Settings
+from hummingbird_operator.stores.guarded import GuardedStore
 from hummingbird_operator.telemetry import Metrics
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.unit.agentruns.effects import Death, Fatal, watched
@@ -88,7 +91,7 @@ class Process:
     def __init__(self, world: World, number: int, fatal: Fatal) -> None:
         self.world = world
         self.dead = False
-        self.leads = True
+        self.leads, self.unsure = True, False
         self.me = RunnerRef(identity=f"operator-{number}", epoch=number)
         self.points: list[str] = []
         self.aborted: list[str] = []
@@ -101,22 +104,24 @@ class Process:
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: dict[str, asyncio.Lock] = {}
         self._threads = ThreadPoolExecutor(4), ThreadPoolExecutor(4)
-        self._notes = Notes(world.gitlab.url, "bot-token")
+        self._notes = Notes(world.gitlab.url, "bot-token", check=self.may_write)
         self._wire(world.settings())
 
     def _wire(self, settings: Settings) -> None:
         world, clock, (threads, forge_threads) = self.world, self.world.clock, self._threads
         limits = settings.config.limits
         kube = watched(cast("KubeApi", world.kube), self, "kube", ("patch", "merge", "create", "delete"))
-        store = watched(cast("BlobStore", world.store), self, "store", ("create", "put", "put_stream"))
+        guarded = GuardedStore(cast("BlobStore", world.store), self.may_write)
+        store = watched(cast("BlobStore", guarded), self, "store", ("create", "put", "put_stream"))
         pen = watched(cast("Forge", self._notes), self, "gitlab", ("create", "update", "delete"))
         sandboxes = cast("Sandboxes", Opened(self))
-        doors = Doors(watched(cast("ModelAdapter", world.model), self, "model", ("generate",)))
+        paying = GuardedModel(cast("ModelAdapter", world.model), self.may_write)
+        doors = Doors(watched(cast("ModelAdapter", paying), self, "model", ("generate",)))
         self.series = CollectorRegistry()
         metrics = Metrics.on(self.series)
         self.runs = Runs(slots=limits.max_concurrent_runs, clock=clock)
-        self.status = StatusWriter(kube, self.me, leads=lambda: self.leads)
-        notebook = Notebook(pen, forge_threads, check=self.status.check_leadership)
+        self.status = StatusWriter(kube, self.me, check=self.may_write)
+        notebook = Notebook(pen, forge_threads)
         pages = NotePages(lambda: [SECRET], has_price=lambda _: True)
         clean = partial(redact, secrets=[SECRET])
         worker = Worker(
@@ -205,6 +210,15 @@ class Process:
             if meta["uid"] == uid and "deletionTimestamp" in meta and meta.get("finalizers") and not self.dead:
                 gone = [{"op": "remove", "path": "/metadata/finalizers"}]
                 await self.world.kube.patch(AGENT_RUNS, NAMESPACE, meta["name"], gone)
+
+    # --- leadership ---
+
+    def may_write(self) -> None:
+        """What Election.check says to a process that leads, led, or cannot tell."""
+        if not self.leads:
+            raise LeadershipLost("this process no longer leads")
+        if self.unsure:
+            raise Unavailable("the API server", "the Lease could not be renewed", retry_after=0.01)
 
     # --- death ---
 

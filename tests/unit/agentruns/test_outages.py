@@ -211,6 +211,28 @@ async def test_a_process_that_no_longer_leads_stops_its_model_call_and_writes_no
     assert len(world.model.calls) == 4
 
 
+async def test_a_process_that_cannot_renew_its_lease_keeps_its_call_writes_nothing_and_goes_on_afterwards(
+    world: World,
+) -> None:
+    world.store_patience = 30.0
+    world.model_waits_at(1)
+    world.order()
+    process = world.start()
+    await world.until_now(lambda: len(world.model.calls) == 2)
+    process.unsure = True
+    version, blobs, edits = world.run().metadata.resource_version, len(world.store.blobs), len(world.gitlab.calls)
+    world.model_goes_on()
+    await asyncio.sleep(0.3)  # long enough for what must not happen
+    assert (world.run().metadata.resource_version, len(world.store.blobs)) == (version, blobs)
+    assert len(world.gitlab.calls) == edits
+    assert process.aborted == []
+    process.unsure = False
+    await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert len(world.model.calls) == 3
+    assert len(world.notes) == 1
+
+
 async def test_a_daemon_that_is_cancelled_by_force_stops_its_command(world: World) -> None:
     world.says(shell("touch /tmp/data/begun; sleep 300"), "never")
     world.order()

@@ -22,7 +22,11 @@ class Cluster:
         self.kube.put(AGENT_RUNS, "hummingbird", run().as_dict())
 
     def writer(self, me: RunnerRef = ME) -> StatusWriter:
-        return StatusWriter(self.kube, me, leads=lambda: self.leading)
+        return StatusWriter(self.kube, me, check=self.check)
+
+    def check(self) -> None:
+        if not self.leading:
+            raise LeadershipLost("another leads")
 
     async def run(self) -> AgentRun:
         return await self.writer().read("hummingbird", "why", UID)
@@ -99,8 +103,6 @@ async def test_without_leadership_nothing_is_written_at_all() -> None:
     for attempt in (cluster.writer().write, cluster.writer().take_over):
         with pytest.raises(LeadershipLost):
             await attempt(mine, objects.finished(mine, NOW))
-    with pytest.raises(LeadershipLost):
-        cluster.writer().check_leadership()
     assert cluster.kube.writes == writes
 
 

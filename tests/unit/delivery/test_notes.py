@@ -9,7 +9,7 @@ import pytest
 
 from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.delivery.notes import InternalNoteRefused, Notes
-from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.errors import Invalid, LeadershipLost, NotFound, Unavailable
 from tests.standins.gitlab import GitLabStandIn
 
 MARKER = Marker("3f0c4b8e-1111-4222-8333-444455556666", run="uid-1", key="note-1", state="running")
@@ -288,3 +288,30 @@ def test_a_rotated_token_is_read_at_the_next_request_and_stands_in_no_repr(gitla
     assert notes.bot_id() == 1
     assert "bot-token" not in repr(notes) + repr(vars(notes))
     notes.close()
+
+
+def test_leadership_is_looked_at_right_before_each_write_and_never_for_a_read(gitlab: GitLabStandIn) -> None:
+    """A process that was frozen anywhere before the request must not send it any more."""
+    lost = [False]
+
+    def check() -> None:
+        if lost[0]:
+            raise LeadershipLost("another leads")
+
+    notes = Notes(gitlab.url, "bot-token", check=check)
+    try:
+        note = notes.create("group/app", 42, "one", internal=False)
+        lost[0] = True
+        calls = len(gitlab.calls)
+        for write in (
+            lambda: notes.create("group/app", 42, "two", internal=False),
+            lambda: notes.update("group/app", 42, note.id, "changed"),
+            lambda: notes.delete("group/app", 42, note.id),
+            lambda: notes.react("group/app", 42, "eyes"),
+        ):
+            with pytest.raises(LeadershipLost):
+                write()
+        assert len(gitlab.calls) == calls
+        assert notes.head("group/app", 42).sha
+    finally:
+        notes.close()

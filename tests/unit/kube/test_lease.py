@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
-from hummingbird_operator.errors import Unavailable
+import pytest
+
+from hummingbird_operator.errors import LeadershipLost, Unavailable
 from hummingbird_operator.kube.client import LEASES, Object
-from hummingbird_operator.kube.lease import Election
+from hummingbird_operator.kube.lease import Election, machine_clock
 from hummingbird_operator.kube.testing import FakeKube
 
 
@@ -121,18 +124,74 @@ async def test_a_leader_that_was_frozen_knows_that_it_may_not_write() -> None:
     await first.stop()
 
 
-async def test_a_leader_that_cannot_renew_in_time_ends() -> None:
-    """kopf.md §2 no. 34: past the deadline exit hard."""
+async def test_a_leader_that_cannot_renew_in_time_writes_nothing_and_goes_on_where_nobody_took_the_lease() -> None:
+    """An API server that is away for a minute must end neither the leader nor the calls of its runs."""
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    await first.once()
+    first.check()
+    kube.fail = lambda verb, resource, name: Unavailable("the API server", "away")
+    await asyncio.sleep(0.1)
+    first.check()
+    clock.now = 60.0
+    await asyncio.sleep(0.1)
+    with pytest.raises(Unavailable, match="nothing is written until it can"):
+        first.check()
+    assert (first.lost, first.is_leader(), first.steady_seconds()) == ([], False, float("-inf"))
+    kube.fail = lambda *_: None
+    await asyncio.sleep(0.1)
+    first.check()
+    assert (first.lost, first.epoch, spec(kube)["leaseTransitions"]) == ([], 1, 1)
+    clock.now = 63.0
+    assert first.steady_seconds() == 3.0
+    await first.stop()
+
+
+@pytest.mark.parametrize("holder", ["b", ""])
+async def test_a_leader_that_was_away_ends_hard_where_another_one_led_meanwhile(holder: str) -> None:
+    """kopf.md §2 no. 34: no graceful hooks in between. The other one may have handed over already."""
     kube, clock = FakeKube(), Clock()
     first = Candidate(kube, clock, "a")
     await first.once()
     kube.fail = lambda verb, resource, name: Unavailable("the API server", "away")
+    clock.now = 20.0
     await asyncio.sleep(0.1)
     assert first.lost == []
-    clock.now = 10.5
+    other = {**spec(kube), "holderIdentity": holder, "leaseTransitions": 2}
+    kube.put(LEASES, "n", {**kube.all(LEASES)[0], "spec": other})
+    kube.fail = lambda *_: None
+    await asyncio.sleep(0.1)
+    assert first.lost == ["a"]
+    with pytest.raises(LeadershipLost):
+        first.check()
+    assert spec(kube) == other
+    await first.stop()
+
+
+async def test_a_leader_whose_lease_was_deleted_ends() -> None:
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    await first.once()
+    await kube.delete(LEASES, "n", "operator")
     await asyncio.sleep(0.1)
     assert first.lost == ["a"]
     await first.stop()
+
+
+async def test_a_process_that_never_led_or_handed_over_may_not_write() -> None:
+    kube, clock = FakeKube(), Clock()
+    first = Candidate(kube, clock, "a")
+    with pytest.raises(LeadershipLost, match="does not lead yet"):
+        first.check()
+    await first.once()
+    await first.release()
+    with pytest.raises(LeadershipLost, match="handed over"):
+        first.check()
+
+
+def test_the_clock_goes_on_while_the_machine_sleeps() -> None:
+    """A monotonic clock may stand still in a suspended machine, and its Lease would seem young afterwards."""
+    assert abs(machine_clock() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 5
 
 
 async def test_a_leader_whose_lease_was_taken_ends() -> None:
