@@ -171,7 +171,7 @@ def lead(
         Accepting(status, notebook, events, doors.check, metrics, now),
         noting,
         Claiming(status, sandboxes, events, metrics, keeping.admit, now),
-        Working(status, sandboxes, worker, threads, metrics, clean, now),
+        Working(status, sandboxes, worker, threads, events, metrics, clean, now),
         keeping,
     )
     steps = {step: apply for part in parts for step, apply in part.steps().items()}

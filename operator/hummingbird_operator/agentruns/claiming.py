@@ -143,9 +143,11 @@ class Claiming:
         await self._have(run, member, control, asyncio.get_running_loop().time() - began)
 
     async def _have(self, run: AgentRun, member: Member, control: Control, took: float) -> None:
-        reason = _launch(member)
-        self._metrics.claim.labels(reason).observe(took)
-        sandbox = SandboxStatus(backend=member.backend, name=member.name, uid=member.uid)
+        launch = _launch(member)
+        self._metrics.claim.labels(launch).observe(took)
+        lost = run.status.sandbox.lost if run.status.sandbox else None
+        sandbox = SandboxStatus(backend=member.backend, name=member.name, uid=member.uid, lost=lost)
+        reason = c.Checkpoint.REPLACED if lost else launch
         start = control.began or self._clock()
         run = await self._status.write(run, objects.sandbox_ready(run, sandbox, reason, start, self._clock()))
         await self._recorder.emit(run, "Normal", reason, f"{member.backend} {member.name} after {took:.2f} s")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -82,7 +83,7 @@ class Keeping:
                 raise
             logger.warning("delivered without the conversation: %s", error, extra={"run": control.name})
             said = None
-        await self._noting.deliver(facts, said, control)
+        await self._noting.deliver(_accounted(facts, said), said, control)
 
     async def save(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Store the session, then invite a reply; a run that never spoke to a model has nothing to store.
@@ -170,3 +171,12 @@ class Keeping:
     async def _saved(self, run: AgentRun, status: c.Status, reason: str, message: str, **changes: object) -> None:
         saved = (c.RunCondition.SESSION_SAVED, status, reason, message)
         await self._status.write(run, objects.with_status(run, self._clock(), saved, **changes))
+
+
+def _accounted(facts: Facts, said: Conversation | None) -> Facts:
+    """With what the journal says was used: a run that was ended from outside the loop never told it to its status."""
+    known = facts.run.status.usage
+    if said is None or (known is not None and known.iterations >= said.result.iterations):
+        return facts
+    status = facts.run.status.model_copy(update={"usage": objects.usage_of(said.result)})
+    return replace(facts, run=facts.run.model_copy(update={"status": status}))

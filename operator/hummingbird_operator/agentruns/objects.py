@@ -14,12 +14,14 @@ from hummingbird_operator.api.agentrun import (
     RunnerRef,
     SandboxStatus,
     SessionStatus,
+    UsageStatus,
     phase,
     render_target,
 )
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.resolve import Order
+    from hummingbird_operator.sessions.state import LoopResult, Progress
 
 
 def session_id(run: AgentRun) -> str:
@@ -120,6 +122,17 @@ def sandbox_ready(run: AgentRun, sandbox: SandboxStatus, reason: str, start: dat
     )
 
 
+def sandbox_lost(run: AgentRun, sandbox: SandboxStatus, why: str, now: datetime) -> AgentRunStatus:
+    """The first sandbox is gone: another one is claimed, and the work goes on in it."""
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.SANDBOX_READY, "False", c.Failure.SANDBOX_LOST, why),
+        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.WAITING_FOR_SANDBOX, f"{why}; it is replaced, once"),
+        sandbox=SandboxStatus(backend=sandbox.backend, name=sandbox.name, uid=sandbox.uid, lost=why),
+    )
+
+
 def concluded(run: AgentRun, reason: str, message: str, now: datetime, **changes: Any) -> AgentRunStatus:
     """The outcome is settled: no more model calls. Reason Completed is an answer, any other a failure."""
     answered = reason == c.Checkpoint.COMPLETED
@@ -154,3 +167,17 @@ def outcome(run: AgentRun) -> tuple[str, str]:
     if answered and answered.status == "False":
         return answered.reason, answered.message
     return c.Success.COMPLETED, answered.message if answered else "nothing was asked"
+
+
+def usage_of(so_far: Progress | LoopResult) -> UsageStatus:
+    """What was used, as the status says it."""
+    used = so_far.usage
+    return UsageStatus(
+        iterations=so_far.iterations,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        total_tokens=used.total_tokens,
+        cost_usd=so_far.cost_usd,
+    )

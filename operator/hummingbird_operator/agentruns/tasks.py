@@ -27,6 +27,10 @@ class Task:
     """It names a session that another run made."""
     restore: bool
     """Its sandbox is not the one that the session left: the archive goes in first."""
+    sandbox: str
+    """The uid of its sandbox."""
+    lost: str
+    """Why the sandbox before that one was lost; empty for the first."""
     origin: str
     """Namespace and target: a session is resumed only where it was made."""
     order: Order
@@ -39,13 +43,15 @@ def task_of(facts: Facts, now: datetime) -> Task:
     run, order = facts.run, facts.order
     assert isinstance(order, Order)  # noqa: S101 - decide asks for work only then
     ready = c.find(run.status.conditions, c.RunCondition.SANDBOX_READY)
-    resolved = run.status.resolved or order.resolved
+    resolved, held = run.status.resolved or order.resolved, run.status.sandbox
     return Task(
         run=run.metadata.uid,
         name=run.metadata.name,
         session=session_id(run),
         resumes=run.spec.session is not None,
         restore=ready is None or ready.reason != c.Checkpoint.RECLAIMED,
+        sandbox=(held.uid or held.name) if held else "",
+        lost=(held.lost or "") if held else "",
         origin=f"{run.metadata.namespace}/{render_target(run.spec.target)}",
         order=order,
         head_sha=resolved.head_sha,

@@ -8,18 +8,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
+from hummingbird_operator.agentruns.entering import enter
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.errors import Aborted, Invalid, SandboxLost, Unavailable
+from hummingbird_operator.errors import Aborted, HummingbirdError, Invalid, SandboxLost, Unavailable
 from hummingbird_operator.sessions import session as sessions
-from hummingbird_operator.sessions.archive import ArchiveFailed, archive_sandbox, restore_sandbox
+from hummingbird_operator.sessions.archive import archive_sandbox
 from hummingbird_operator.sessions.budget import Budget
 from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
 from hummingbird_operator.sessions.loop import run_agent_loop
@@ -87,6 +88,7 @@ class Worker:
     ) -> Conversation:
         """Run the agent to its end and keep the answer. Raises SandboxLost, Unavailable, Invalid, Conflict.
 
+        A first loss of the sandbox is raised, for it will be replaced; the second one is the outcome.
         Where a process that died kept an answer already, that one stands: nothing is asked or run again.
         """
         RUN.set(task.name)
@@ -96,10 +98,13 @@ class Worker:
         if sandbox is None:
             raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
         saved = self._resumed(task)
-        sandbox.start()
-        if saved is not None and task.restore and not journal.begun() and (told := self._restore(task, sandbox, saved)):
-            journal.record_notice(told)
-        said = self._converse(task, saved, journal, sandbox, abort, progress)
+        news = enter(task, sandbox, saved, self._sessions, journal)
+        said = self._converse(task, saved, journal, sandbox, abort, progress, news)
+        if said.result.lost is not None and not task.lost:
+            raise said.result.lost  # with another one it goes on where it was
+        if said.result.outcome in (Outcome.CANCELLED, Outcome.TIMED_OUT):
+            with suppress(HummingbirdError):  # at once: note and save may take longer than anybody wants it to run
+                sandbox.sweep()
         if said.result.outcome in (Outcome.SHUTTING_DOWN, Outcome.STORE_UNAVAILABLE):
             return said  # the journal waited for its store already
         try:
@@ -177,20 +182,6 @@ class Worker:
             saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
         return saved
 
-    def _restore(self, task: Task, sandbox: Sandbox, saved: sessions.SavedSession) -> str:
-        """Bring the session's files back; what is wrong with them, for the model. No reply is lost to it."""
-        chunks = self._sessions.open_archive(task.session) if saved.archive is not None else None
-        if chunks is None or saved.archive is None:
-            return "The files of the sandbox were not kept: /tmp/data is empty now."
-        try:
-            _, digest = restore_sandbox(sandbox, chunks)
-        except ArchiveFailed as error:
-            logger.warning("files were not restored: %s: %s", error, error.detail, extra={"run": task.name})
-            return "The files of the sandbox could not be restored: in /tmp/data, files may be missing or cut off."
-        if digest != saved.archive.digest:  # of a save that was never finished
-            return "The files in /tmp/data may be newer than this conversation, or missing."
-        return "The files in /tmp/data are older than this conversation." if saved.archive_problem else ""
-
     def _converse(
         self,
         task: Task,
@@ -199,11 +190,14 @@ class Worker:
         sandbox: Sandbox | None,
         abort: Abort,
         progress: Callable[[Progress], None],
+        news: str = "",
     ) -> Conversation:
         resolved = task.order.resolved
         name = resolved.model or ""
         model = self._doors.model(name)
         registry = ToolRegistry(sandbox)
+        if news:
+            registry.announce(news)
         self._doors.sources(registry, task.order, abort.wait)
         # a recall has no sandbox, yet it must name the very tools that the session had
         now = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]

@@ -18,7 +18,7 @@ from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus, UsageStatus
+from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus
 from hummingbird_operator.errors import (
     HummingbirdError,
     Invalid,
@@ -28,9 +28,10 @@ from hummingbird_operator.errors import (
     Unavailable,
 )
 from hummingbird_operator.sessions.outcomes import Outcome
-from hummingbird_operator.sessions.state import LoopResult, Progress
+from hummingbird_operator.sessions.state import Progress
 
 if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.accepting import Recorder
     from hummingbird_operator.agentruns.claiming import Sandboxes
     from hummingbird_operator.agentruns.control import Control
     from hummingbird_operator.agentruns.runner import Apply
@@ -52,6 +53,7 @@ class Working:
         sandboxes: Sandboxes,
         worker: Worker,
         executor: Executor,
+        recorder: Recorder,
         metrics: Metrics,
         clean: Callable[[str], str],
         clock: Callable[[], datetime],
@@ -62,6 +64,7 @@ class Working:
         self._sandboxes = sandboxes
         self._worker = worker
         self._executor = executor
+        self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
 
@@ -85,7 +88,7 @@ class Working:
             run = await self._accompany(call, run, facts, control, reached)
             said = await call
         except SandboxLost as error:
-            await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost or error))
+            await self._replace(run, lost or error)
             return
         except Invalid as error:
             await self._conclude(run, reason_of(error), str(error))
@@ -104,6 +107,19 @@ class Working:
         if lost is None:
             raise Unavailable("the sandbox", f"{held.name} is not Ready for now")
         return lost
+
+    async def _replace(self, run: AgentRun, lost: SandboxLost) -> None:
+        """Let another sandbox take its place, once; whatever is left of it is deleted first, so that nothing that is
+
+        still on its way into it can have an effect. The second loss ends the run.
+        """
+        held, why = run.status.sandbox, self._clean(str(lost))
+        if held is None or held.lost is not None:
+            await self._conclude(run, c.Failure.SANDBOX_LOST, why)
+            return
+        await self._sandboxes.let_go(run.metadata.uid, session=None)
+        await self._status.write(run, objects.sandbox_lost(run, held, why, self._clock()))
+        await self._recorder.emit(run, "Warning", c.Failure.SANDBOX_LOST, why)
 
     async def _label(self, run: AgentRun) -> None:
         """Labels for people; a run can do without them."""
@@ -149,7 +165,7 @@ class Working:
                 continue
             due = loop.time() + PROGRESS_SECONDS
             if (last := reached.take()) is not None:
-                usage = _usage(last)
+                usage = objects.usage_of(last)
                 run = await self._written(run, objects.with_status(run, self._clock(), usage=usage), control)
         return run
 
@@ -173,7 +189,7 @@ class Working:
         self._metrics.turns.labels(run.spec.workflow).inc(result.iterations)
         self._metrics.cost.labels(run.spec.workflow, model).inc(float(result.cost_usd))
         reason = c.Checkpoint.COMPLETED if completed else str(result.outcome)
-        usage = _usage(result)
+        usage = objects.usage_of(result)
         status = objects.concluded(
             run, reason, message, self._clock(), usage=usage, answer=answer if result.text else None
         )
@@ -206,16 +222,3 @@ class Reached:
 
 def _turns(number: int) -> str:
     return "1 turn" if number == 1 else f"{number} turns"
-
-
-def _usage(so_far: Progress | LoopResult) -> UsageStatus:
-    used = so_far.usage
-    return UsageStatus(
-        iterations=so_far.iterations,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
-        total_tokens=used.total_tokens,
-        cost_usd=so_far.cost_usd,
-    )

@@ -170,6 +170,8 @@ class SandboxStatus(Observed):
     """Name of the pod or virtual machine in the sandbox namespace."""
     uid: Token | None = None
     """Its uid: a name can come back, a uid cannot."""
+    lost: Sentence | None = None
+    """Why the run's first sandbox was lost. It is replaced once: a second loss ends the run."""
 
 
 class SessionStatus(Observed):

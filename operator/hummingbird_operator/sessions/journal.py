@@ -168,6 +168,23 @@ class RunJournal:
         """Keep it, before the first turn; one that was kept already stands."""
         self._patiently(lambda: self._store.create(f"{self._prefix}/notice.md", text.encode()))
 
+    def entered(self, sandbox: str) -> str | None:
+        """What was wrong with the session's files in that sandbox, by its uid; None before they were put there."""
+        data = self._patiently(lambda: self._store.get(self._entry(sandbox)))
+        return None if data is None else data.decode(errors="replace")
+
+    def record_entered(self, sandbox: str, problem: str) -> None:
+        """The session's files are in it: from now on they are the commands' to change."""
+        self._patiently(lambda: self._store.create(self._entry(sandbox), problem.encode()))
+
+    def _entry(self, sandbox: str) -> str:
+        return f"{self._prefix}/sandboxes/{sandbox}"
+
+    def told(self) -> list[dict[str, Any]]:
+        """All recorded tool results, turn by turn."""
+        turns = sorted(n for n, kinds in self._known().items() if "results" in kinds)
+        return [result for n in turns for result in self.results(n) or []]
+
     def answer(self) -> RecordedAnswer | None:
         """How the loop ended, if it did."""
         data = self._patiently(lambda: self._store.get(f"{self._prefix}/answer.json"))

@@ -80,6 +80,19 @@ def merged(*parts: Mapping[str, Any]) -> Result:
     return {**result, "incomplete": incomplete} if incomplete else result
 
 
+def files_named(results: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The files in the sandbox that those results told the model of, each once, in their order."""
+    found: dict[str, None] = {}
+    for result in results:
+        for key, value in result.items():
+            if isinstance(value, list):
+                nested = [item for item in value if isinstance(item, Mapping)]
+                found |= dict.fromkeys(files_named(nested))
+            elif (key == "saved_to" or key.endswith("_file")) and isinstance(value, str):
+                found[value] = None
+    return list(found)
+
+
 class SpillCounter:
     """The one number that names spilled files. It starts above every number that is there or was ever named."""
 

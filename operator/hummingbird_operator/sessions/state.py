@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from hummingbird_ai.messages import Content, Finish, ModelResponse, ToolCall, Usage
+from hummingbird_operator.errors import SandboxLost
 from hummingbird_operator.sessions.budget import Spent
 from hummingbird_operator.sessions.journal import Paid
 from hummingbird_operator.sessions.outcomes import Outcome
@@ -57,6 +58,8 @@ class LoopResult:
     message: str
     incomplete: tuple[str, ...]
     context_tokens: int
+    lost: SandboxLost | None = None
+    """The sandbox was lost: nothing else ended the loop, and with another one it can go on."""
 
 
 @dataclass
@@ -79,6 +82,7 @@ class State:
     pending: ModelResponse | None = None
     """An answer that is not in the history yet: calls without results, or the end."""
     incomplete: list[str] = field(default_factory=list)
+    lost: SandboxLost | None = None
 
     @classmethod
     def begin(cls, contents: Sequence[Content], request_bytes: int, restored_tokens: int) -> State:
@@ -141,6 +145,7 @@ class State:
         """The loop ends by an error; what was paid before it counts."""
         self.usage += replace(paid.usage, context_tokens=self.usage.context_tokens)
         self.cost_usd += paid.cost_usd
+        self.lost = error if isinstance(error, SandboxLost) else None
         self.end(outcome, str(error))
 
     def progress(self, answer: Answer) -> Progress:
@@ -168,6 +173,7 @@ class State:
             message=self.message,
             incomplete=tuple(gaps),
             context_tokens=self.context_tokens,
+            lost=self.lost,
         )
 
     def _append(self, turns: Responder, results: Sequence[dict[str, Any]]) -> None:

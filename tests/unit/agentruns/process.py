@@ -140,7 +140,7 @@ class Process:
             Accepting(self.status, notebook, world.events, lambda _: None, metrics, clock),
             noting,
             Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clock),
-            Working(self.status, sandboxes, worker, threads, metrics, clean, clock),
+            Working(self.status, sandboxes, worker, threads, world.events, metrics, clean, clock),
             keeping,
         )
         self.steps = {step: apply for part in parts for step, apply in part.steps().items()}

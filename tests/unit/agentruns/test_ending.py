@@ -181,29 +181,6 @@ async def test_a_run_without_money_for_its_first_call_says_so(world: World) -> N
 # --- the sandbox ---
 
 
-async def test_a_sandbox_that_is_lost_in_a_command_ends_the_run_with_the_cause(world: World) -> None:
-    world.model_waits_at(1)
-    world.order()
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 2)
-    world.pool.made[0].lose("OOMKilled", "limit 512Mi")
-    world.model_goes_on()
-    await world.finished()
-    assert world.outcome == ("False", "SandboxLost")
-    assert "OOMKilled" in world.notes[0].body
-    assert "limit 512Mi" in world.notes[0].body
-    nothing_is_left(world)
-
-
-async def test_a_sandbox_that_was_deleted_while_no_operator_was_there_is_noticed(world: World) -> None:
-    world.order()
-    await world.live(lambda _, name: name == "before model.generate")
-    world.pool.delete(world.pool.places[0])
-    await world.live()
-    assert world.outcome == ("False", "SandboxLost")
-    assert "SandboxLost" in world.notes[0].body
-
-
 @pytest.mark.parametrize(
     ("problem", "says"),
     [

@@ -48,7 +48,11 @@ def test_a_cancel_ends_that_wait() -> None:
         asked.set()
         raise Unavailable("the API server", "away", retry_after=60)
 
-    threading.Thread(target=lambda: (asked.wait(10), abort.set("Cancelled"))).start()
+    def cancel() -> None:
+        asked.wait(10)
+        abort.set("Cancelled")
+
+    threading.Thread(target=cancel).start()
     with pytest.raises(Aborted, match="Cancelled"):
         ask(GuardedModel(inner, unsure), abort)
     assert inner.calls == []
