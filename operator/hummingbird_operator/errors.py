@@ -5,7 +5,7 @@
     ├── Unavailable        a service is away or over its limit: the same step is tried again later
     ├── NotFound           what was asked for does not exist
     ├── Conflict           somebody else wrote first: read again, decide again
-    │   └── LeadershipLost another process leads now: stop at once, write nothing
+    ├── LeadershipLost     another process leads now: stop at once, write nothing
     ├── SandboxLost        the sandbox is gone, with its cause
     └── Aborted            cancel, delete, deadline or shutdown asked for the end
 
@@ -47,8 +47,8 @@ class Conflict(HummingbirdError):
     """A precondition failed: the caller reads again and decides again; it never writes blindly."""
 
 
-class LeadershipLost(Conflict):
-    """Another process leads now: this one must not write anything more."""
+class LeadershipLost(HummingbirdError):
+    """Another process leads now: this one must not write anything more. No Conflict, which is answered by a new try."""
 
 
 class SandboxLost(HummingbirdError):

@@ -30,6 +30,7 @@ from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Una
 from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube, KubeApi
 from hummingbird_operator.kube.events import Recorder
 from hummingbird_operator.kube.exec import ExecConnection
+from hummingbird_operator.kube.guarded import GuardedKube
 from hummingbird_operator.kube.lease import Election
 from hummingbird_operator.kube.watch import keep_watching
 from hummingbird_operator.sandboxpools import handlers as pool_handlers
@@ -146,7 +147,7 @@ class _Process:
             logger.info("handed over")
 
     async def _lead(self, election: Election) -> None:
-        kube, namespace = self.kube, self.options.namespace
+        kube, namespace = GuardedKube(self.kube, election.check), self.options.namespace
         sandboxes = self.settings.config.sandbox.namespace
         recorder = Recorder(kube, component="hummingbird", instance=election.identity)
         claims = Claims(kube, sandboxes, metrics=self.metrics.registry)
@@ -156,20 +157,20 @@ class _Process:
             RunnerRef(identity=election.identity, epoch=election.epoch),
             kube=kube,
             claims=claims,
-            exec_=ExecConnection(kube.endpoint),
+            exec_=ExecConnection(self.kube.endpoint),
             recorder=recorder,
             metrics=self.metrics,
             check=election.check,
             around=self.around,
         )
         registry = kopf.OperatorRegistry()
-        framework.register(registry, kube, LEASE, self.state.watch.beat)
+        framework.register(registry, self.kube, LEASE, self.state.watch.beat)
         reaper = Reaper(kube, wiring.now)
         run_handlers.register(registry, leading.runs, leading.runner, reaper)
         pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[namespace], leads=election.is_leader)
         member_seen = pool_handlers.register(registry, pools)
         swept = Strays(kube, claims, run_namespaces=[namespace], leads=election.is_leader)
-        watch = keep_watching(kube.endpoint, PODS, sandboxes, label_selector=labels.POOL, seen=member_seen)
+        watch = keep_watching(self.kube.endpoint, PODS, sandboxes, label_selector=labels.POOL, seen=member_seen)
         await _first_look(kube, namespace, leading, reaper)
         try:
             async with (

@@ -149,12 +149,15 @@ def lead(
     check: Callable[[], None],
     around: Around = as_it_is,
 ) -> Leading:
-    """The graph of objects that drives runs. `check` raises where this process may not write: Election.check."""
+    """The graph of objects that drives runs.
+
+    `kube` is guarded; `check` does the same for the rest: it raises where this process may not write (Election.check).
+    """
     config = settings.config
     threads = ThreadPoolExecutor(config.limits.max_concurrent_runs, thread_name_prefix="run")
     forge_threads = ThreadPoolExecutor(FORGE_THREADS, thread_name_prefix="forge")
     runs = Runs(slots=config.limits.max_concurrent_runs)
-    status = StatusWriter(around("kube", kube), me, check=check)
+    status = StatusWriter(around("kube", kube), me)
     doors = ConfiguredDoors(settings, check)
     notes = _notes(settings, check)
     notebook = Notebook(around("forge", notes), forge_threads) if notes else None

@@ -20,7 +20,7 @@ from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SessionStatus
-from hummingbird_operator.errors import Conflict, Invalid, LeadershipLost, NotFound, SandboxLost, Unavailable
+from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Sandboxes
@@ -96,8 +96,6 @@ class Keeping:
             return
         try:
             kept = await self._kept(facts, control)
-        except LeadershipLost:
-            raise
         except (Conflict, Invalid, SandboxLost) as error:
             await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, str(error))
             return

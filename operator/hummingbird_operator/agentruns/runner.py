@@ -244,5 +244,6 @@ class _counted:  # noqa: N801 - reads as a statement
         return None
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        result = "ok" if kind is None else "again" if issubclass(kind, (Conflict, Aborted, Unavailable)) else "error"
+        again = kind is not None and issubclass(kind, (Conflict, LeadershipLost, Aborted, Unavailable))
+        result = "ok" if kind is None else "again" if again else "error"
         self._metrics.steps.labels(self._step, result).inc()

@@ -6,14 +6,11 @@ process which lost its leadership, and does not know it yet, fails instead of ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, RunnerRef
 from hummingbird_operator.errors import Conflict, LeadershipLost, NotFound
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Operations = list[dict[str, Any]]
 
@@ -21,11 +18,10 @@ Operations = list[dict[str, Any]]
 class StatusWriter:
     """All reads and status writes of AgentRuns by this process."""
 
-    def __init__(self, kube: KubeApi, me: RunnerRef, *, check: Callable[[], None]) -> None:
-        """`check` raises where this process may not write: kube.lease.Election.check."""
+    def __init__(self, kube: KubeApi, me: RunnerRef) -> None:
+        """`kube` is guarded: what it writes, only the leader writes (kube.guarded)."""
         self.me = me
         self._kube = kube
-        self._check = check
 
     async def read(self, namespace: str, name: str, uid: str) -> AgentRun:
         """The run as it is now. Raises NotFound when it is gone, also when another one has its name."""
@@ -56,13 +52,11 @@ class StatusWriter:
 
     async def label(self, run: AgentRun, labels: dict[str, str]) -> None:
         """Put labels on the run; the spec is not touched."""
-        self._check()
         where = run.metadata
         body = {"metadata": {"labels": labels}}
         await self._kube.merge(AGENT_RUNS, where.namespace, where.name, body)
 
     async def _write(self, run: AgentRun, tests: Operations, status: AgentRunStatus) -> AgentRun:
-        self._check()
         # `add` replaces a member that is there, and makes one that is not
         operations: Operations = [*tests, {"op": "add", "path": "/status", "value": status.as_dict()}]
         where = run.metadata

@@ -2,7 +2,7 @@
 
 It knows two things: the turns of a run, by Protocol (`turns.JournaledTurns`: model, tools and journal), and the
 budget's plan for the next call. `state.State` is all that changes. Every path returns what was achieved so far; only
-Conflict is raised: a process that no longer leads the run has no right to conclude it.
+Conflict and LeadershipLost are raised: a process that no longer leads the run has no right to conclude it.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.delivery.redact import redact
 from hummingbird_operator.errors import LeadershipLost, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
+from hummingbird_operator.kube.guarded import GuardedKube
 from hummingbird_operator.sessions.sandbox import Sandbox
 from hummingbird_operator.sessions.store import BlobStore
 from hummingbird_operator.sessions.tools import ToolRegistry
@@ -110,7 +111,8 @@ class Process:
     def _wire(self, settings: Settings) -> None:
         world, clock, (threads, forge_threads) = self.world, self.world.clock, self._threads
         limits = settings.config.limits
-        kube = watched(cast("KubeApi", world.kube), self, "kube", ("patch", "merge", "create", "delete"))
+        guarded_kube = GuardedKube(cast("KubeApi", world.kube), self.may_write)
+        kube = watched(cast("KubeApi", guarded_kube), self, "kube", ("patch", "merge", "create", "delete"))
         guarded = GuardedStore(cast("BlobStore", world.store), self.may_write)
         store = watched(cast("BlobStore", guarded), self, "store", ("create", "put", "put_stream"))
         pen = watched(cast("Forge", self._notes), self, "gitlab", ("create", "update", "delete"))
@@ -120,7 +122,7 @@ class Process:
         self.series = CollectorRegistry()
         metrics = Metrics.on(self.series)
         self.runs = Runs(slots=limits.max_concurrent_runs, clock=clock)
-        self.status = StatusWriter(kube, self.me, check=self.may_write)
+        self.status = StatusWriter(kube, self.me)
         notebook = Notebook(pen, forge_threads)
         pages = NotePages(lambda: [SECRET], has_price=lambda _: True)
         clean = partial(redact, secrets=[SECRET])

@@ -9,6 +9,7 @@ from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.errors import Conflict, Invalid, LeadershipLost, NotFound
 from hummingbird_operator.kube.client import AGENT_RUNS
+from hummingbird_operator.kube.guarded import GuardedKube
 from hummingbird_operator.kube.testing import FakeKube
 from tests.unit.agentruns.builders import ME, NOW, UID, run
 
@@ -22,7 +23,7 @@ class Cluster:
         self.kube.put(AGENT_RUNS, "hummingbird", run().as_dict())
 
     def writer(self, me: RunnerRef = ME) -> StatusWriter:
-        return StatusWriter(self.kube, me, check=self.check)
+        return StatusWriter(GuardedKube(self.kube, self.check), me)
 
     def check(self) -> None:
         if not self.leading:
