@@ -43,8 +43,14 @@ class FakeKube:
         self._shown = 0
         self._changes = 0
         self._versions = itertools.count(1)
+        self._version = 0
         self._uids = itertools.count(1)
         self._namespaced: defaultdict[str, set[str]] = defaultdict(set)
+
+    @property
+    def version(self) -> str:
+        """The latest resourceVersion: that of a list read now."""
+        return str(self._version)
 
     @property
     def writes(self) -> int:
@@ -183,15 +189,20 @@ class FakeKube:
         return _copy(self._store("MODIFIED", resource, new))
 
     def _store(self, event: str, resource: Resource, body: Object) -> Object:
-        body["metadata"]["resourceVersion"] = str(next(self._versions))
+        self._stamp(body)
         key = (resource.plural, body["metadata"].get("namespace", ""), body["metadata"]["name"])
         self._objects[key] = body
         self._remember(event, resource, body)
         return _copy(body)
 
     def _remove(self, resource: Resource, namespace: str, name: str) -> None:
-        body = self._objects.pop((resource.plural, namespace, name))
+        body = _copy(self._objects.pop((resource.plural, namespace, name)))
+        self._stamp(body)  # a deletion is a write too: who watches goes on from its version
         self._remember("DELETED", resource, body)
+
+    def _stamp(self, body: Object) -> None:
+        self._version = next(self._versions)
+        body["metadata"]["resourceVersion"] = self.version
 
     def _remember(self, event: str, resource: Resource, body: Object) -> None:
         self.events.append((event, resource.plural, body))
