@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
@@ -37,6 +38,8 @@ class Door:
         self.passing.set()
         self.accepted = 0
         """Connections so far."""
+        self.ended: list[float] = []
+        """When connections ended, on the monotonic clock."""
         self._place: socket.socket | None = None
         if listener is None:
             # bound and never listening: it keeps the port while the door is shut
@@ -127,6 +130,7 @@ class Door:
     def _serve(self, flow: _Flow) -> None:
         flow.run()
         with self._lock:
+            self.ended.append(time.monotonic())
             self._flows.discard(flow)
             self._threads.discard(threading.current_thread())
 

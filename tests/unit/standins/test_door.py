@@ -88,6 +88,7 @@ def test_bytes_pass_untouched_in_both_directions_and_an_end_is_passed_on(door: D
         assert client.recv(1) == b""
     assert echo.ends.acquire(timeout=10)
     assert door.accepted == 1
+    wait_for(lambda: len(door.ended) == 1, 10, lambda: "the door did not see the end")
 
 
 def test_a_shut_door_refuses_resets_what_was_open_and_keeps_its_port(door: Door) -> None:
