@@ -36,7 +36,11 @@ def raise_for(status: int, payload: Object, what: str, retry_after: float | None
         raise Conflict(f"{what}: {message}")
     if status == 403 and "exceeded quota" in message:
         raise QuotaExceeded(SERVICE, message, retry_after=retry_after)
-    if status in (401, 403):
+    if status == 401:  # an API server whose own store is away knows nobody's token: that passes by itself
+        raise Unavailable(
+            SERVICE, f"{what}: {message} (does the server still know this token?)", retry_after=retry_after
+        )
+    if status == 403:
         raise Invalid(what, f"{message} (is the Role applied?)")
     if status == GONE:
         raise Expired(SERVICE, message)

@@ -21,9 +21,17 @@ YOUNG_SECONDS = 30.0
 """A member younger than this is nobody's stray: who made it may not be done with it."""
 
 
-def reason(pod: Pod, *, pools: Collection[str], over: Collection[str], now: datetime) -> str:
-    """Why the member is to be deleted; empty while it is not, or while somebody else sees to it."""
-    if pod.pool in pools or pod.deleting_since is not None or (now - pod.created).total_seconds() < YOUNG_SECONDS:
+def reason(pod: Pod, *, pools: Collection[str], owners: Collection[str], over: Collection[str], now: datetime) -> str:
+    """Why the member is to be deleted; empty while it is not, or while somebody else sees to it.
+
+    `pools` and `owners` are the names and uids of the pools that live: a collector of garbage that was restarted may
+    never come for what a dead one owned (kubernetes#109748), nor does the next pool of that name.
+    """
+    if pod.deleting_since is not None or (now - pod.created).total_seconds() < YOUNG_SECONDS:
+        return ""
+    if pod.role == labels.ROLE_STANDBY:
+        return "poolDeleted" if pod.owner and pod.owner not in owners else ""
+    if pod.pool in pools:
         return ""
     if pod.role == labels.ROLE_LINGERING:
         return "poolDeleted"
@@ -61,12 +69,14 @@ class Strays:
         pods = await self._claims.reader.pods(labels.POOL)
         if any(not pod.pool for pod in pods):  # those of pools have passes that look after theirs
             await self._keep_closed()
-        pools = {pool["metadata"]["name"] for pool in await self._kube.list(SANDBOX_POOLS, namespace)}
+        # read after the members: a pool that owns one was there before it
+        living = [pool["metadata"] for pool in await self._kube.list(SANDBOX_POOLS, namespace)]
+        pools, owners = {meta["name"] for meta in living}, {meta["uid"] for meta in living}
         held = frozenset(pod.run for pod in pods if pod.role == labels.ROLE_ACTIVE and pod.pool not in pools)
         over = await self._claims.reader.finished_or_gone(held, self._run_namespaces)
         swept = 0
         for pod in pods:
-            why = reason(pod, pools=pools, over=over, now=self._now())
+            why = reason(pod, pools=pools, owners=owners, over=over, now=self._now())
             if not why:
                 continue
             try:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from hummingbird_operator.errors import Conflict, HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, NODES, PODS, AlreadyExists, Kube, QuotaExceeded, path
 from hummingbird_operator.kube.connection import Endpoint, TokenFile
+from tests.unit.kube.apiserver import RESET, ApiServer, Refusal
 
 Answer = tuple[int, Any, dict[str, str]]
 
@@ -159,7 +160,7 @@ async def test_a_list_whose_token_expired_is_read_again_from_the_start(server: S
         (failing(422, details={"causes": [{"field": "spec.x", "message": "m"}]}), Invalid, "no"),
         (failing(403, "pods is forbidden: exceeded quota: q"), QuotaExceeded, "quota"),
         (failing(403, "forbidden"), Invalid, "is the Role applied?"),
-        (failing(401, "Unauthorized"), Invalid, "is the Role applied?"),
+        (failing(401, "Unauthorized"), Unavailable, "does the server still know this token?"),
         (failing(413, "too large"), Invalid, "too large"),
         (failing(500, "etcd"), Unavailable, "etcd"),
         (lambda asked: (503, b"<html>bad gateway", {}), Unavailable, "bad gateway"),
@@ -177,9 +178,32 @@ async def test_every_refusal_is_one_of_our_errors(
 async def test_too_many_requests_keeps_the_servers_own_hint(server: Server, kube: Kube) -> None:
     """kopf.md §2 no. 5."""
     server.reply = lambda asked: (429, {"message": "slow down"}, {"Retry-After": "3"})
-    with pytest.raises(Unavailable) as caught:
-        await kube.get(PODS, "n", "p")
-    assert caught.value.retry_after == 3
+    for call in (kube.get(PODS, "n", "p"), kube.list(PODS, "n"), kube.patch(PODS, "n", "p", [])):
+        with pytest.raises(Unavailable) as caught:
+            await call
+        assert caught.value.retry_after == 3
+
+
+@pytest.mark.parametrize("fault", [RESET, Refusal(401), Refusal(502)], ids=["reset", "401", "502"])
+async def test_a_call_that_breaks_is_unavailable_once_and_the_next_one_is_served(tmp_path: Path, fault: Any) -> None:
+    """Nothing is repeated in here, a write least of all; a 401 is asked once more with the token as it is now."""
+    with ApiServer() as broken:
+        kube = await Kube.connect(kubeconfig=kubeconfig(tmp_path, broken.url, {"token": "t"}))
+        broken.fault = lambda asked: fault
+        with pytest.raises(Unavailable):
+            await kube.create(PODS, "n", {"metadata": {"name": "p"}})
+        assert len(broken.asked) == (2 if fault == Refusal(401) else 1)
+        broken.fault = lambda asked: None
+        assert (await kube.create(PODS, "n", {"metadata": {"name": "p"}}))["metadata"]["uid"]
+        await kube.close()
+
+
+async def test_an_object_of_300_kb_goes_both_ways(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        kube = await Kube.connect(kubeconfig=kubeconfig(tmp_path, server.url, {"token": "t"}))
+        await kube.create(AGENT_RUNS, "n", {"metadata": {"name": "r"}, "spec": {"message": "ä" * 150_000}})
+        assert len((await kube.get(AGENT_RUNS, "n", "r"))["spec"]["message"]) == 150_000
+        await kube.close()
 
 
 async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:

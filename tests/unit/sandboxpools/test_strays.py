@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hummingbird_operator.api import labels
-from hummingbird_operator.kube.client import AGENT_RUNS, SANDBOX_POOLS
+from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS
 from hummingbird_operator.sandboxpools.strays import Strays, reason
 from tests.unit.sandboxpools.world import NAMESPACE, START, World, member, pool_body
 
@@ -28,11 +28,14 @@ ACTIVE: dict[str, Any] = {"role": labels.ROLE_ACTIVE, "run": "r", "pool": ""}
         ({"role": labels.ROLE_LINGERING, "pool": "gone"}, (), "poolDeleted"),
         ({"role": labels.ROLE_LINGERING, "pool": "lives"}, (), ""),
         ({"role": labels.ROLE_STANDBY, "pool": "gone"}, (), ""),
+        ({"role": labels.ROLE_STANDBY, "pool": "lives", "owner": "uid-of-a-dead-one"}, (), "poolDeleted"),
+        ({"role": labels.ROLE_STANDBY, "pool": "lives", "owner": ""}, (), ""),
     ],
 )
 def test_what_makes_a_stray(changes: dict[str, Any], over: tuple[str, ...], why: str) -> None:
-    """sandbox-pools.md §6 no. 39, 40: every lock needs an expiry and somebody to sweep it."""
-    assert reason(member(**changes), pools={"lives"}, over=over, now=START) == why
+    """sandbox-pools.md §6 no. 13, 36, 39, 40: every lock needs an expiry and somebody to sweep it."""
+    owners = {"uid-of-default"}
+    assert reason(member(**changes), pools={"lives"}, owners=owners, over=over, now=START) == why
 
 
 async def test_a_sandbox_without_a_pool_ends_with_its_run_though_the_run_could_not_release_it() -> None:
@@ -65,7 +68,27 @@ async def test_members_of_a_pool_are_its_own_daemons_business() -> None:
     strays = Strays(world.kube, world.claims, run_namespaces=["runs"], now=lambda: world.now)
     assert await strays.sweep() == 0
     await world.kube.delete(SANDBOX_POOLS, NAMESPACE, "default")
+    for pod in world.pods(labels.ROLE_STANDBY):  # the collector of garbage
+        await world.kube.delete(PODS, NAMESPACE, pod.name)
     assert await strays.sweep() == 1
+
+
+async def test_members_that_a_dead_pool_owned_go_although_no_collector_of_garbage_comes() -> None:
+    """sandbox-pools.md §6 no. 13; a pool of the same name has taken its place, and counts only its own."""
+    world = World()
+    world.pool()
+    await world.fill()
+    old = {pod.uid for pod in world.pods()}
+    body = pool_body()
+    body["metadata"]["uid"] = "uid-of-the-next"
+    await world.kube.delete(SANDBOX_POOLS, NAMESPACE, "default")
+    world.kube.put(SANDBOX_POOLS, NAMESPACE, body)
+    await world.fill()
+    world.later(40)
+    strays = Strays(world.kube, world.claims, now=lambda: world.now)
+    assert await strays.sweep() == len(old) == 2
+    assert len(world.pods()) == 2
+    assert not old & {pod.uid for pod in world.pods()}
 
 
 async def test_a_process_that_does_not_lead_sweeps_nothing() -> None:
