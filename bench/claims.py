@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.figures import line, milliseconds
+from bench.place import place
 from bench.process import histogram
 from bench.runs import Runs, order
 from bench.wire import Relay, Request, relayed
 from cluster import Cluster
 from demo.stage import Operator, wait_for
 from hummingbird_ai.testing.replies import Reply, Stall, say
-from tests.e2e.scene import Scene, scene
+from tests.e2e.scene import Scene
 
 COUNTED = 10
 SERIAL = 30
@@ -24,8 +25,7 @@ BURSTS = 3
 
 def measure(cluster: Cluster, folder: Path) -> None:
     """Writes through a relay, latencies without one."""
-    pool = {"replicas": 3, "maxSandboxes": 12, "linger": {"seconds": 0, "max": 0}}
-    with scene(cluster, folder, "bench-claims", pool=pool) as world, Runs(world) as runs:
+    with place(cluster, folder, "claims", standby=3, most=12) as world, Runs(world) as runs:
         world.script = stalled
         world.configure(limits={"max_concurrent_runs": 2 * AT_ONCE})
         with relayed(world.stage) as relay, world.stage.operator() as operator:
@@ -68,7 +68,7 @@ def _writes(world: Scene, runs: Runs, relay: Relay) -> None:
         relay.quiet()
         everything = [request for request in relay.requests()[begin:] if request.writes]
         again = [request for request in relay.requests()[begin:refilled] if request.writes]
-        ready = next(place for place, request in enumerate(again) if request.settles("SandboxReady"))
+        ready = next(number for number, request in enumerate(again) if request.settles("SandboxReady"))
         accepted = next(request for request in again if request.settles("Accepted"))
         found["ready"].append([request for request in again[: ready + 1] if request is not accepted])
         found["full"].append(again)

@@ -8,20 +8,20 @@ import subprocess
 from pathlib import Path
 
 from bench.figures import line, timed
+from bench.place import place
 from cluster import Cluster
 from demo.stage import wait_for
 from hummingbird_operator.kube.client import Kube
 from hummingbird_operator.kube.exec import ExecConnection
 from hummingbird_operator.sandboxes.pod import PodSandbox
-from tests.e2e.scene import Scene, scene
+from tests.e2e.scene import Scene
 
 ROUNDS = 40
 
 
 def measure(cluster: Cluster, folder: Path) -> None:
     """The median of each, and their ratio."""
-    pool = {"replicas": 1, "maxSandboxes": 2, "linger": {"seconds": 0, "max": 0}}
-    with scene(cluster, folder, "bench-exec", pool=pool) as world, world.stage.operator() as operator:
+    with place(cluster, folder, "exec", standby=1, most=2) as world, world.stage.operator() as operator:
         operator.wait_until_leading()
         world.pool_ready()
         wait_for(lambda: bool(world.pods()), 30, lambda: "no pod")

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import MB, line
+from bench.place import place
 from bench.process import Memory, forget_peak, memory
 from bench.wire import relayed
 from cluster import Cluster
 from demo.stage import Operator
 from hummingbird_ai.testing.replies import Answer, Reply, say
-from tests.e2e.scene import Scene, scene
+from tests.e2e.scene import Scene
 
 SIZE = 200 * MB
 PLAIN = "the quick brown fox jumps over the lazy dog, and once more over the lazy dog, and then it is over\n"
@@ -25,8 +26,7 @@ ROUNDS = 3
 
 def measure(cluster: Cluster, folder: Path) -> None:
     """Bytes over the wire, memory of the operator, and how fast."""
-    pool = {"replicas": 1, "maxSandboxes": 3, "linger": {"seconds": 0, "max": 0}}
-    with scene(cluster, folder, "bench-large", pool=pool) as world:
+    with place(cluster, folder, "large", standby=1, most=3) as world:
         jobs = {
             number: {
                 "name": f"job {number}",

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.figures import line, percentile
+from bench.place import place
 from bench.process import LAG, histogram, memory
 from bench.runs import Runs, order
 from cluster import Cluster
 from demo.stage import Operator, wait_for
 from hummingbird_ai.testing.replies import Reply, Stall, say
-from tests.e2e.scene import Scene, scene
+from tests.e2e.scene import Scene
 
 FINISHED = 500
 EACH = 15
@@ -27,11 +28,10 @@ PROBE_SECONDS = 0.1
 
 def measure(cluster: Cluster, folder: Path) -> None:
     """The same twice, so that what GitLab costs shows."""
-    pool = {"replicas": 0, "maxSandboxes": EACH, "linger": {"seconds": 0, "max": 0}}
     for delay in DELAYS:
-        place = folder / str(delay)
-        place.mkdir()
-        with scene(cluster, place, f"bench-restart-{delay}", pool=pool) as world, Runs(world) as runs:
+        here = folder / str(delay)
+        here.mkdir()
+        with place(cluster, here, f"restart-{delay}", standby=0, most=EACH) as world, Runs(world) as runs:
             world.script = _model
             world.configure(limits={"max_concurrent_runs": 4 * EACH})
             live = _before(world, runs)
@@ -50,13 +50,14 @@ class Live:
         self.thinking = [f"thinking-{number}" for number in range(EACH)]
         self.queueing = [f"queueing-{number}" for number in range(EACH)]
         self.new = [f"new-{number}" for number in range(NEW)]
-        self.all = [*self.undelivered, *self.thinking, *self.queueing, *self.new]
+        self.accepted = [*self.undelivered, *self.thinking, *self.queueing]
+        self.all = [*self.accepted, *self.new]
 
 
 def _before(world: Scene, runs: Runs) -> Live:
     """What a real operator leaves that is killed: every live run was brought to its place by it."""
     live = Live()
-    numbers = {name: 1000 + place for place, name in enumerate([*live.all, "example"])}
+    numbers = {name: 1000 + number for number, name in enumerate([*live.all, "example"])}
     merge_requests = [{"iid": iid, "author": {"id": 7, "username": "alice"}} for iid in numbers.values()]
     world.gitlab.state.load({"projects": [{"id": 10, "path": "group/app", "merge_requests": merge_requests}]})
 
@@ -95,25 +96,28 @@ def _after(world: Scene, runs: Runs, live: Live, delay: int) -> None:
     world.gitlab.fault("stall", seconds=delay, times=10**9)
     calls, began = len(world.gemini.calls), time.monotonic()
     operator = world.stage.start("operator-after")
-    with Probe(operator, "healthz") as health, Probe(operator, "readyz") as ready:
-        try:
+    try:
+        with Probe(operator, "healthz") as health, Probe(operator, "readyz") as ready:
             operator.wait_until_leading()
             leading = time.monotonic()
-            taken = max(runs.wait(live.all, "runner=operator-after", 300).values())
+            taken = max(runs.wait(live.accepted, "runner=operator-after", 300).values())
             wait_for(lambda: len(world.gemini.calls) >= calls + EACH, 300, world.log, pause=1)
             asked = world.gemini.calls[calls + EACH - 1].at
             accepted = max(runs.wait(live.new, "Accepted", 300).values())
             delivered = max(runs.wait(live.undelivered, "Delivered", 300).values())
             now, lag = memory(operator.process.pid), histogram(operator.metrics(), LAG)
             assert operator.process.poll() is None, world.log()
-        finally:
-            operator.stop()
+    finally:
+        operator.stop()
     first = ready.first - began
     line(
         f"start among {FINISHED} finished and {len(live.all)} live runs, GitLab answers in {delay} s: ready",
         f"{first:.1f} s",
     )
-    line("  leading / every live run taken over, after the start", f"{leading - began:.1f} / {taken - began:.1f} s")
+    line(
+        f"  leading / {len(live.accepted)} live runs taken over, after the start",
+        f"{leading - began:.1f} / {taken - began:.1f} s",
+    )
     line(
         f"  {EACH} in their model call again / {NEW} new ones accepted / {EACH} notes delivered",
         " / ".join(f"{when - began:.1f}" for when in (asked, accepted, delivered)) + " s",

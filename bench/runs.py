@@ -92,7 +92,8 @@ class Runs:
 
     def _saw(self, run: Mapping[str, Any]) -> None:
         now, name, status = time.monotonic(), run["metadata"]["name"], run.get("status") or {}
-        points = [f"runner={(status.get('runner') or {}).get('identity', '')}"]
+        identity = (status.get("runner") or {}).get("identity", "")
+        points = [f"runner={identity.rpartition('-')[0]}"]  # without the part that is new with every start
         for condition in status.get("conditions") or ():
             points.append(f"{condition['type']}={condition['reason']}")
             if condition["status"] == "True":

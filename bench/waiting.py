@@ -9,11 +9,12 @@ from pathlib import Path
 
 from bench.claims import stalled
 from bench.figures import line, milliseconds
+from bench.place import place
 from bench.process import LAG, Histogram, histogram, memory
 from bench.runs import Runs, order
 from cluster import Cluster
 from demo.stage import Operator, wait_for
-from tests.e2e.scene import Scene, scene
+from tests.e2e.scene import Scene
 
 RUNS = 200
 CANCELS = 10
@@ -23,8 +24,7 @@ SMALL = {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"cpu": "1", "mem
 
 def measure(cluster: Cluster, folder: Path) -> None:
     """From an idle operator to all of them in their model call, then a minute of that, then cancels."""
-    pool = {"replicas": 0, "maxSandboxes": RUNS + 10, "linger": {"seconds": 0, "max": 0}}
-    with scene(cluster, folder, "bench-waiting", pool=pool) as world, Runs(world) as runs:
+    with place(cluster, folder, "waiting", standby=0, most=RUNS + 10) as world, Runs(world) as runs:
         world.script = stalled
         world.configure(limits={"max_concurrent_runs": RUNS})
         _shrink(world)
