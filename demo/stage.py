@@ -112,8 +112,15 @@ class Stage:
         finally:
             process.stop()
 
-    def start(self, name: str = "operator-0", *, port: int = 0) -> Operator:
-        """Start an operator process with the ServiceAccount's own token."""
+    def start(
+        self,
+        name: str = "operator-0",
+        *,
+        port: int = 0,
+        program: str = "hummingbird_operator",
+        environ: Mapping[str, str] | None = None,
+    ) -> Operator:
+        """Start an operator process with the ServiceAccount's own token. `program`: a module that runs it otherwise."""
         kubeconfig = self._service_account()
         port = port or _free_port()
         basics = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
@@ -122,8 +129,8 @@ class Stage:
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "hummingbird_operator", *arguments],
-                env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ},
+                [sys.executable, "-m", program, *arguments],
+                env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ, **(environ or {})},
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,

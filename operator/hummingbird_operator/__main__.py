@@ -19,8 +19,11 @@ EXIT_INVALID = 2
 """A person must mend something; starting again will not help."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit status is 0 after an orderly end, 2 where a person must mend something."""
+def main(argv: Sequence[str] | None = None, *, around: wiring.Around = wiring.as_it_is) -> int:
+    """Entry point; the exit status is 0 after an orderly end, 2 where a person must mend something.
+
+    `around` is for tests that kill or freeze a real process: see wiring.Around.
+    """
     arguments = _parser().parse_args(argv)
     try:
         loaded = settings.load(arguments.config, os.environ)
@@ -29,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _check(loaded, prompts, without_secrets=arguments.without_secrets)
         wiring.check(loaded, prompts)
         configure_logging(level=arguments.log_level, secrets=partial(wiring.secrets, loaded))
-        asyncio.run(leader.operate(loaded, prompts, _options(arguments, os.environ)))
+        asyncio.run(leader.operate(loaded, prompts, _options(arguments, os.environ), around=around))
     except HummingbirdError as error:
         print(f"hummingbird: {error}", file=sys.stderr)
         return EXIT_INVALID

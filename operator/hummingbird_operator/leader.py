@@ -164,6 +164,8 @@ class _Process:
             around=self.around,
         )
         registry = kopf.OperatorRegistry()
+        # kopf takes SIGTERM for itself, and then waits five seconds for its own task that waits for our flag
+        kopf.on.cleanup(registry=registry)(_sets(self.stop))
         framework.register(registry, self.kube, LEASE, self.state.watch.beat)
         reaper = Reaper(kube, wiring.now)
         run_handlers.register(registry, leading.runs, leading.runner, reaper)
@@ -188,6 +190,13 @@ class _Process:
                 )
         finally:
             leading.close()
+
+
+def _sets(flag: asyncio.Event) -> Callable[..., Coroutine[Any, Any, None]]:
+    async def ending(**_: Any) -> None:
+        flag.set()
+
+    return ending
 
 
 async def _first_look(kube: KubeApi, namespace: str, leading: wiring.Leading, reaper: Reaper) -> None:

@@ -20,6 +20,9 @@ from hummingbird_ai.testing import GeminiServer
 from hummingbird_ai.testing.replies import Reply, Script
 from tests.standins.gitlab import GitLabStandIn
 
+MERGE_REQUESTS = range(100, 140)
+"""More of them: runs on one merge request wait for each other."""
+
 
 @dataclass
 class Scene:
@@ -113,6 +116,11 @@ class Scene:
         items: list[dict[str, Any]] = self.stage.get("pods", namespace=self.stage.names.sandboxes)["items"]
         return items
 
+    def free_lease(self) -> None:
+        """As if a dead leader's Lease had run out: a test that is not about those 15 seconds need not wait for them."""
+        patch = ("--type=merge", "-p", '{"spec":{"holderIdentity":""}}')
+        self.stage.kubectl("patch", "lease", "hummingbird-operator", "-n", self.stage.names.runs, *patch)
+
     def log(self) -> str:
         """The end of every operator's log."""
         return "\n".join(
@@ -127,6 +135,7 @@ def scene(cluster: Cluster, folder: Path, name: str, *, pool: Mapping[str, Any] 
     proof = evidence.run_tests()
     with ExitStack() as stack:
         data = evidence.fixture(proof, bot=BOT_TOKEN, reader=READ_TOKEN)
+        data["projects"][0]["merge_requests"] += [{"iid": iid, "sha": evidence.SHA} for iid in MERGE_REQUESTS]
         gitlab = stack.enter_context(GitLabStandIn(data))
         names = Names(f"hbtest-{name}", f"hbtest-{name}-sandboxes")
         environ = {"GITLAB_TOKEN": BOT_TOKEN, "READ_TOKEN": READ_TOKEN, "GOOGLE_API_KEY": MODEL_KEY}
