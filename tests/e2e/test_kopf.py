@@ -208,7 +208,8 @@ def test_without_an_operator_the_documented_loop_takes_the_finalizers_off(
 def operations(beginning: str) -> str:
     """The block of commands in docs/operations.md that begins so."""
     page = (ROOT / "docs" / "operations.md").read_text()
-    return next(block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if block.startswith(beginning))
+    blocks: list[str] = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    return next(block for block in blocks if block.startswith(beginning))
 
 
 def shell(world: Scene, script: str) -> None:
@@ -224,7 +225,7 @@ def shell(world: Scene, script: str) -> None:
     script = script.replace("SANDBOXES", stage.names.sandboxes)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        env={"PATH": f"{folder}:{os.environ['PATH']}"},
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(stage.folder)},
         capture_output=True,
         text=True,
         check=False,

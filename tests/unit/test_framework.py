@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from demo.stage import wait_for
 from hummingbird_operator import framework
-from hummingbird_operator.api.labels import FINALIZER
-from hummingbird_operator.errors import NotFound
-from hummingbird_operator.kube.client import AGENT_RUNS, LEASES, Object
 from tests.unit.kube.apiserver import RESET, ApiServer, Asked, Fault, Refusal
-from tests.unit.kube.kopfrun import NAMESPACE, KopfRun, kubeconfig
-
-RUNS = "/agentruns"
+from tests.unit.kube.kopfrun import RUNS, KopfRun, delete, gone, held, kubeconfig, make, read, until, write
 
 
 @pytest.fixture
@@ -31,39 +23,6 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture
 def kopf_run(server: ApiServer, tmp_path: Path) -> KopfRun:
     return KopfRun(server, tmp_path)
-
-
-def until(so: Callable[[], bool], what: str, seconds: float = 5) -> None:
-    wait_for(so, seconds, lambda: f"it never came to this: {what}", pause=0.005)
-
-
-def make(server: ApiServer, name: str, **body: Any) -> None:
-    server.put(AGENT_RUNS, NAMESPACE, name, spec={"workflow": "w"}, **body)
-
-
-def read(server: ApiServer, name: str) -> Object:
-    return server.do(lambda kube: kube.get(AGENT_RUNS, NAMESPACE, name))
-
-
-def gone(server: ApiServer, name: str) -> bool:
-    try:
-        read(server, name)
-    except NotFound:
-        return True
-    return False
-
-
-def held(server: ApiServer, name: str) -> bool:
-    return FINALIZER in read(server, name)["metadata"].get("finalizers", [])
-
-
-def write(server: ApiServer, name: str, number: int) -> None:
-    body: Object = {"status": {"n": number}}
-    server.do(lambda kube: kube.merge(AGENT_RUNS, NAMESPACE, name, body, subresource="status"))
-
-
-def delete(server: ApiServer, name: str) -> None:
-    server.do(lambda kube: kube.delete(AGENT_RUNS, NAMESPACE, name))
 
 
 # --- what kopf writes ---
@@ -214,102 +173,6 @@ def test_a_finalizer_that_is_refused_for_a_while_is_stored_with_a_later_event(
         assert kopf_run.started == {"why": 1}
     assert len(refused) == 3
     assert max(framework.settings().queueing.error_delays) <= 30
-
-
-# --- watches ---
-
-
-def test_a_watch_that_goes_silent_is_opened_again_and_shows_what_was_missed(
-    server: ApiServer, kopf_run: KopfRun
-) -> None:
-    kopf_run.settings.watching.inactivity_timeout = 0.4
-    with kopf_run:
-        make(server, "before")
-        until(lambda: held(server, "before"), "the finalizer is stored")
-        server.silent, mark = True, len(server.asked)
-        make(server, "meanwhile")
-        until(lambda: server.count("GET", RUNS, since=mark) > 0, "kopf gave the silent watch up")
-        server.silent = False
-        until(lambda: held(server, "meanwhile"), "what was made meanwhile is served")
-        assert kopf_run.started == {"before": 1, "meanwhile": 1}
-
-
-def test_a_quiet_watch_with_bookmarks_is_not_taken_for_a_dead_one(server: ApiServer, kopf_run: KopfRun) -> None:
-    kopf_run.settings.watching.inactivity_timeout = 1.0
-    with kopf_run:
-        make(server, "before")
-        until(lambda: held(server, "before"), "the finalizer is stored")
-        mark = len(server.asked)
-        time.sleep(1.5)
-        assert server.count("GET", RUNS, since=mark) == 0
-
-
-def test_after_410_everything_is_listed_again_and_no_daemon_is_doubled(server: ApiServer, kopf_run: KopfRun) -> None:
-    with kopf_run:
-        make(server, "before")
-        until(lambda: held(server, "before"), "the finalizer is stored")
-        seen = kopf_run.seen["before"]
-        server.fault = lambda asked: Refusal(503) if RUNS in asked.path else None
-        server.forget()
-        make(server, "meanwhile")
-        server.fault = lambda asked: None
-        until(lambda: held(server, "meanwhile"), "what was made meanwhile is served")
-        until(lambda: kopf_run.seen["before"] > seen, "the old one was listed again")
-        assert kopf_run.started == {"before": 1, "meanwhile": 1}
-        assert kopf_run.ended == []
-
-
-def test_an_event_that_breaks_off_in_the_middle_costs_a_reconnection(server: ApiServer, kopf_run: KopfRun) -> None:
-    with kopf_run:
-        make(server, "before")
-        until(lambda: held(server, "before"), "the finalizer is stored")
-        server.end_watches(b'{"type": "MODIFIED", "object": {"metadata"', torn=True)
-        make(server, "meanwhile")
-        until(lambda: held(server, "meanwhile") or not kopf_run.alive, "what was made meanwhile is served")
-        assert kopf_run.alive, kopf_run.error
-
-
-ENDS: dict[str, Callable[[ApiServer], None]] = {
-    "404": lambda server: _refuse_watches(server, 404),
-    "410": lambda server: _refuse_watches(server, 410),
-    "etcd": lambda server: server.end_watches(b'{"type": "ERROR", "object": {"code": 500, "message": "etcd"}}\n'),
-}
-
-
-def _refuse_watches(server: ApiServer, status: int) -> None:
-    server.fault = lambda asked: Refusal(status) if asked.watch and RUNS in asked.path else None
-    server.end_watches()
-
-
-def test_what_kopf_cannot_ride_out_ends_it_and_leaves_no_zombie(tmp_path: Path) -> None:
-    """A CRD was removed, or the stream itself says an error: the process ends, and the next one says why.
-
-    All at once, for kopf takes five seconds to end: it waits for its own look at the stop flag.
-    """
-    with ExitStack() as stack:
-        found: dict[str, KopfRun] = {}
-        for kind in ENDS:
-            folder = tmp_path / kind
-            folder.mkdir()
-            server = stack.enter_context(ApiServer())
-            found[kind] = stack.enter_context(KopfRun(server, folder))
-            make(server, "before")
-            until(lambda server=server: held(server, "before"), "the finalizer is stored")  # type: ignore[misc]
-            ENDS[kind](server)
-        until(lambda: not any(run.alive for run in found.values()), "all have ended", 20)
-        for kind, run in found.items():
-            assert kind in repr(run.error)
-            assert run.ended == ["before"], "its daemons were told"
-
-
-def test_the_pulse_beats_for_our_own_lease_only(server: ApiServer, kopf_run: KopfRun) -> None:
-    with kopf_run:
-        server.put(LEASES, NAMESPACE, "of-somebody-else")
-        make(server, "why")
-        until(lambda: held(server, "why"), "the finalizer is stored")
-        assert kopf_run.pulse == 0
-        server.put(LEASES, NAMESPACE, "the-lease")
-        until(lambda: kopf_run.pulse == 1, "the pulse beats")
 
 
 # --- login ---

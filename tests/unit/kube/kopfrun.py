@@ -12,12 +12,15 @@ from typing import Any
 
 import kopf
 
+from demo.stage import wait_for
 from hummingbird_operator import framework
-from hummingbird_operator.api.labels import GROUP, VERSION
-from hummingbird_operator.kube.client import Kube
+from hummingbird_operator.api.labels import FINALIZER, GROUP, VERSION
+from hummingbird_operator.errors import NotFound
+from hummingbird_operator.kube.client import AGENT_RUNS, Kube, Object
 from tests.unit.kube.apiserver import ApiServer
 
 NAMESPACE = "runs"
+RUNS = "/agentruns"
 
 
 def kubeconfig(folder: Path, url: str, token: str) -> str:
@@ -125,3 +128,39 @@ class KopfRun:
             if self.cleaning is not None:
                 await self.cleaning()
             self.ended.append(name)
+
+
+# --- what tests do beside it ---
+
+
+def until(so: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    wait_for(so, seconds, lambda: f"it never came to this: {what}", pause=0.005)
+
+
+def make(server: ApiServer, name: str, **body: Any) -> None:
+    server.put(AGENT_RUNS, NAMESPACE, name, spec={"workflow": "w"}, **body)
+
+
+def read(server: ApiServer, name: str) -> Object:
+    return server.do(lambda kube: kube.get(AGENT_RUNS, NAMESPACE, name))
+
+
+def gone(server: ApiServer, name: str) -> bool:
+    try:
+        read(server, name)
+    except NotFound:
+        return True
+    return False
+
+
+def held(server: ApiServer, name: str) -> bool:
+    return FINALIZER in read(server, name)["metadata"].get("finalizers", [])
+
+
+def write(server: ApiServer, name: str, number: int) -> None:
+    body: Object = {"status": {"n": number}}
+    server.do(lambda kube: kube.merge(AGENT_RUNS, NAMESPACE, name, body, subresource="status"))
+
+
+def delete(server: ApiServer, name: str) -> None:
+    server.do(lambda kube: kube.delete(AGENT_RUNS, NAMESPACE, name))
