@@ -229,7 +229,9 @@ def test_delete_in_delivery_ends_the_run_and_leaves_nothing(world: Scene, door: 
 
 
 @pytest.mark.xfail(
-    strict=True, reason="a PUT that GitLab does not answer holds a deleted run until kopf's patience ends"
+    strict=True,
+    raises=AssertionError,
+    reason="a PUT that GitLab does not answer holds a deleted run until kopf's patience ends",
 )
 def test_delete_in_a_stalled_delivery(world: Scene, door: Door, record_property: Record) -> None:
     uid = delivering(world, "stalls", seconds=4)
