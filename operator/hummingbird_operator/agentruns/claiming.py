@@ -145,8 +145,8 @@ class Claiming:
     async def _have(self, run: AgentRun, member: Member, control: Control, took: float) -> None:
         launch = _launch(member)
         self._metrics.claim.labels(launch).observe(took)
-        lost = run.status.sandbox.lost if run.status.sandbox else None
-        sandbox = SandboxStatus(backend=member.backend, name=member.name, uid=member.uid, lost=lost)
+        lost = objects.loss(run)
+        sandbox = SandboxStatus(backend=member.backend, name=member.name, uid=member.uid, lost=lost or None)
         reason = c.Checkpoint.REPLACED if lost else launch
         start = control.began or self._clock()
         run = await self._status.write(run, objects.sandbox_ready(run, sandbox, reason, start, self._clock()))
@@ -202,8 +202,26 @@ class Claiming:
             return
         answered = c.is_true(facts.run.status.conditions, c.RunCondition.ANSWERED)
         keep = answered and facts.stands(c.RunCondition.SESSION_SAVED) and not facts.cancelled
+        if keep and not await self._at_rest(facts.run):
+            logger.warning("the sandbox does not linger: what runs in it cannot be ended", extra={"run": control.name})
+            keep = False
         await self._sandboxes.let_go(control.uid, session=objects.session_id(facts.run) if keep else None)
         control.let_go = True
+
+    async def _at_rest(self, run: AgentRun) -> bool:
+        """Nothing runs in it any more: packing its files ends everything first; where that failed it is done now."""
+        saved = c.find(run.status.conditions, c.RunCondition.SESSION_SAVED)
+        if saved is None or saved.reason == c.Checkpoint.SAVED:
+            return True
+        member = await self._sandboxes.find(run.metadata.uid)
+        if member is None:
+            return False
+        try:
+            await asyncio.to_thread(self._sandboxes.open(member, Abort()).sweep)
+        except (SandboxLost, Unavailable) as error:
+            logger.info("%s", error, extra={"run": run.metadata.name})
+            return False
+        return True
 
     async def _conclude(self, run: AgentRun, reason: str, message: str) -> None:
         await self._status.write(run, objects.concluded(run, reason, message, self._clock()))

@@ -17,7 +17,7 @@ from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.agentruns.tasks import task_of
-from hummingbird_operator.agentruns.work import Conversation, Worker
+from hummingbird_operator.agentruns.work import Conversation, Saved, Worker
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SessionStatus
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
@@ -107,11 +107,13 @@ class Keeping:
         if kept is None:
             await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, "there is no conversation")
             return
-        said, session = kept
+        said, saved = kept
         await self._invite(facts, said)
-        await self._saved(run, "True", c.Checkpoint.SAVED, session.uri or "", session=session)
+        session = SessionStatus(id=objects.session_id(run), uri=saved.uri, transcript=saved.transcript)
+        reason = c.Checkpoint.SAVED_WITHOUT_FILES if saved.problem else c.Checkpoint.SAVED
+        await self._saved(run, "True", reason, saved.problem or saved.uri, session=session)
 
-    async def _kept(self, facts: Facts, control: Control) -> tuple[Conversation, SessionStatus] | None:
+    async def _kept(self, facts: Facts, control: Control) -> tuple[Conversation, Saved] | None:
         try:
             return await self._keep(facts, control)
         except Unavailable as error:
@@ -120,18 +122,14 @@ class Keeping:
             logger.warning("saved without the files: %s", error, extra={"run": control.name})
         return await self._keep(facts, control, files=False)  # better than no conversation
 
-    async def _keep(
-        self, facts: Facts, control: Control, *, files: bool = True
-    ) -> tuple[Conversation, SessionStatus] | None:
+    async def _keep(self, facts: Facts, control: Control, *, files: bool = True) -> tuple[Conversation, Saved] | None:
         said = await self._conversation(facts, control)
         if said is None or isinstance(facts.order, Invalid) or not said.messages:
             return None
         member = await self._sandboxes.find(control.uid)
         sandbox = self._sandboxes.open(member, control.saving) if member is not None and files else None
-        uri, transcript = await self._in_thread(
-            partial(self._worker.save, task_of(facts, self._clock()), said, sandbox), self._executor
-        )
-        return said, SessionStatus(id=objects.session_id(facts.run), uri=uri, transcript=transcript)
+        save = partial(self._worker.save, task_of(facts, self._clock()), said, sandbox)
+        return said, await self._in_thread(save, self._executor)
 
     async def _invite(self, facts: Facts, said: Conversation) -> None:
         """The second update: the prompt to reply, now that a reply would find the session."""

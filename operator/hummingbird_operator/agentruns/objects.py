@@ -133,6 +133,17 @@ def sandbox_lost(run: AgentRun, sandbox: SandboxStatus, why: str, now: datetime)
     )
 
 
+def loss(run: AgentRun) -> str:
+    """Why the run's first sandbox was lost; empty where it was not. From the condition: a CRD that is older than this
+
+    process drops fields that it does not know, and a run would be given sandboxes without end.
+    """
+    ready = c.find(run.status.conditions, c.RunCondition.SANDBOX_READY)
+    if ready is None or ready.reason not in (c.Failure.SANDBOX_LOST, c.Checkpoint.REPLACED):
+        return ""
+    return (run.status.sandbox and run.status.sandbox.lost) or "the sandbox was lost"
+
+
 def concluded(run: AgentRun, reason: str, message: str, now: datetime, **changes: Any) -> AgentRunStatus:
     """The outcome is settled: no more model calls. Reason Completed is an answer, any other a failure."""
     answered = reason == c.Checkpoint.COMPLETED

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from hummingbird_operator.agentruns.objects import session_id
+from hummingbird_operator.agentruns.objects import loss, session_id
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import render_target
@@ -51,7 +51,7 @@ def task_of(facts: Facts, now: datetime) -> Task:
         resumes=run.spec.session is not None,
         restore=ready is None or ready.reason != c.Checkpoint.RECLAIMED,
         sandbox=(held.uid or held.name) if held else "",
-        lost=(held.lost or "") if held else "",
+        lost=loss(run),
         origin=f"{run.metadata.namespace}/{render_target(run.spec.target)}",
         order=order,
         head_sha=resolved.head_sha,

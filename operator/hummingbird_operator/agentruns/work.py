@@ -57,6 +57,15 @@ class Conversation:
     resumed_etag: str | None = None
 
 
+@dataclass(frozen=True)
+class Saved:
+    """Where session and transcript are; `problem`: why without the files of the sandbox, empty where they are there."""
+
+    uri: str
+    transcript: str
+    problem: str
+
+
 class SessionNotFound(Invalid):
     """The session to resume does not exist (any more); its run ends with that reason."""
 
@@ -152,8 +161,8 @@ class Worker:
         """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""
         self._resumed(task)
 
-    def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> tuple[str, str]:
-        """Store archive, transcript and conversation; the addresses of session and transcript."""
+    def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> Saved:
+        """Store archive, transcript and conversation."""
         entry = task.order.workflow
         kept = sessions.Conversation(
             contents=said.messages,
@@ -168,9 +177,11 @@ class Worker:
         transcript = self._clean(_transcript(task, said.messages, said.result))
         archive = archive_sandbox(sandbox) if sandbox is not None else None
         with closing(archive) if archive is not None else nullcontext():
-            self._sessions.save(task.session, kept, transcript=transcript, archive=archive, if_match=said.resumed_etag)
-        address = self._sessions.url(task.session)
-        return address.removesuffix("context.json"), self._sessions.url(task.session, "transcript.md")
+            now = self._sessions.save(
+                task.session, kept, transcript=transcript, archive=archive, if_match=said.resumed_etag
+            )
+        address = self._sessions.url(task.session).removesuffix("context.json")
+        return Saved(address, self._sessions.url(task.session, "transcript.md"), now.archive_problem)
 
     def _resumed(self, task: Task) -> sessions.SavedSession | None:
         if not task.resumes:

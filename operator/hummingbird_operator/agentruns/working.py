@@ -114,7 +114,7 @@ class Working:
         still on its way into it can have an effect. The second loss ends the run.
         """
         held, why = run.status.sandbox, self._clean(str(lost))
-        if held is None or held.lost is not None:
+        if held is None or objects.loss(run):
             await self._conclude(run, c.Failure.SANDBOX_LOST, why)
             return
         await self._sandboxes.let_go(run.metadata.uid, session=None)

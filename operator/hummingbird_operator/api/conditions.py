@@ -37,6 +37,7 @@ class Checkpoint(StrEnum):
     NOTHING_TO_DELIVER = "NothingToDeliver"  # no target, delivery None, or the run ended before its note
     RETRYING = "Retrying"  # the forge or the store is away; tried again
     SAVED = "Saved"  # conversation, transcript and archive are stored
+    SAVED_WITHOUT_FILES = "SavedWithoutFiles"  # the conversation is stored, the files of the sandbox could not be
     NOTHING_TO_SAVE = "NothingToSave"  # the run ended before there was a conversation
 
 

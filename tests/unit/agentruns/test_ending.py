@@ -8,7 +8,7 @@ import pytest
 
 from hummingbird_ai.errors import ContextOverflow, QuotaExhausted
 from hummingbird_ai.messages import Finish, ModelResponse
-from hummingbird_operator.errors import Invalid, NotFound
+from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from tests.unit.agentruns.builders import NOW
 from tests.unit.agentruns.world import TURNS, World, shell
 
@@ -197,3 +197,43 @@ async def test_a_pool_that_cannot_give_a_sandbox_ends_the_run_with_its_reason(
     await world.finished()
     assert world.outcome == ("False", "Invalid")
     assert says in world.notes[0].body
+
+
+async def test_a_sandbox_in_which_nothing_can_be_ended_does_not_linger(world: World) -> None:
+    """A reply must not find a command of the run before it still at work in there."""
+    world.model_waits_at(2)
+    world.order()
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 3)
+
+    def sweep() -> None:
+        raise Unavailable("the sandbox", "its processes could not be ended")
+
+    world.pool.made[0].sweep = sweep  # type: ignore[method-assign]
+    world.pool.made[0].cleanup = lambda: None  # type: ignore[method-assign]
+    world.model_goes_on()
+    await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert world.condition("SessionSaved") == ("True", "SavedWithoutFiles")
+    assert world.pool.places == []
+
+
+async def test_a_cancel_ends_what_runs_in_the_sandbox_before_the_note_is_written(world: World) -> None:
+    world.says(shell("touch /tmp/data/begun; sleep 300"), "never")
+    world.fault("status", "PUT", status=502, times=3)
+    world.order()
+    world.start()
+    await world.until_now(lambda: bool(world.pool.made) and (world.pool.made[0].root / "data/begun").exists())
+    swept = world.pool.made[0].sweep
+    answered: list[object] = []
+
+    def sweep() -> None:
+        answered.append(world.condition("Answered"))
+        swept()
+
+    world.pool.made[0].sweep = sweep  # type: ignore[method-assign]
+    await world.cancel()
+    await world.finished()
+    assert world.outcome == ("False", "Cancelled")
+    assert answered[0] is None, "swept before anything else"
+    nothing_is_left(world)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.agentruns.test_resuming import REPLY, first
@@ -63,6 +65,28 @@ async def test_the_second_loss_ends_the_run_with_its_own_cause_and_what_was_achi
     assert run.status.usage is not None
     assert run.status.usage.iterations >= 1
     assert world.pool.places == []
+
+
+async def test_it_is_replaced_once_even_where_an_older_crd_drops_the_field_that_says_so(world: World) -> None:
+    """sandbox-pools.md §6 no. 31: a decision must not depend on what a schema may drop."""
+    pruned = world.kube.patch
+
+    async def patch(resource: Any, namespace: str, name: str, operations: Any, *, subresource: str = "") -> Any:
+        for each in operations:
+            if each["path"] == "/status":
+                each["value"].get("sandbox", {}).pop("lost", None)
+        return await pruned(resource, namespace, name, operations, subresource=subresource)
+
+    world.kube.patch = patch  # type: ignore[method-assign]
+    world.model_waits_at(0)
+    world.order()
+    world.start()
+    await lose_after(world, 0, "Evicted")
+    await world.until_now(lambda: len(world.pool.made) == 2)
+    world.pool.made[1].lose("OOMKilled", CAUSES["OOMKilled"])
+    await world.finished()
+    assert world.outcome == ("False", "SandboxLost")
+    assert len(world.pool.made) == 2
 
 
 async def test_one_that_was_deleted_while_no_operator_was_there_is_replaced(world: World) -> None:

@@ -150,7 +150,8 @@ async def test_a_sandbox_that_cannot_be_packed_costs_the_files_and_not_the_conve
     world.order("first")
     await world.live()
     session = world.run("first").metadata.uid
-    assert world.condition("SessionSaved", "first") == ("True", "Saved")
+    assert world.condition("SessionSaved", "first") == ("True", "SavedWithoutFiles")
+    assert [place.session for place in world.pool.places] == [session], "what files there are linger"
     saved = context(world, session)
     assert (saved["archive"], saved["archive_problem"]) == (None, "packing them failed with exit code 2")
     transcript = world.store.blobs[f"sessions/{session}/transcript.md"].decode()
