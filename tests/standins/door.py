@@ -148,7 +148,7 @@ class _Flow:
         self.waits = False
 
     def reset(self) -> None:
-        """End both ends hard."""
+        """End it hard."""
         self._over.set()
         with contextlib.suppress(OSError):  # it just ended by itself
             self._stop[0].send(b"!")
@@ -205,7 +205,7 @@ class _Flow:
         return not given_up
 
     def _close(self, end: socket.socket) -> None:
-        if self._over.is_set():
+        if self._over.is_set() and end is self._client:  # to the service, a client went away
             with contextlib.suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         end.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,8 +29,7 @@ class GitLabStandIn:
         self.state = State(sample_fixture() if fixture is None else fixture)
         self.faults: list[Fault] = []
         self.stopping = threading.Event()
-        self._server = ThreadingHTTPServer((host, port), _handler_for(self))
-        self._server.daemon_threads = True
+        self._server = _Server((host, port), _handler_for(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self.url = f"http://{host}:{self._server.server_address[1]}"
 
@@ -113,6 +113,18 @@ def _handler_for(standin: GitLabStandIn) -> type[BaseHTTPRequestHandler]:
         owner = standin
 
     return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = (
+        128  # as many calls as an operator makes at once; the default of 5 would let some wait a second
+    )
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away, or was killed, is what many tests are about."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

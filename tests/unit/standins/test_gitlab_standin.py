@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,6 +235,21 @@ def test_every_call_is_recorded_without_its_token(standin: GitLabStandIn) -> Non
         "POST", "/api/v4/projects/group/app/merge_requests/42/notes", "hummingbird-bot", 201,
     )  # fmt: skip
     assert "bot-token" not in repr(standin.calls)
+
+
+def test_a_client_that_is_killed_in_between_leaves_no_traceback(
+    standin: GitLabStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    threads = set(threading.enumerate())
+    address = standin.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1]))) as killed:
+        killed.sendall(b"GET /api/v4/user HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert killed.recv(12) == b"HTTP/1.1 401"
+        [serving] = [thread for thread in threading.enumerate() if thread not in threads]
+        killed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets it
+    serving.join(10)
+    assert not serving.is_alive()
+    assert capsys.readouterr().err == ""
 
 
 def test_as_a_command_it_takes_a_fixture_and_is_steered_over_http(tmp_path: Path) -> None:
