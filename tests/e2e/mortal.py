@@ -5,8 +5,9 @@ an effect. Points are named `before` or `after`, then the effect: `status Accept
 settles), `forge.create`, `store.create response` (the key's file, a turn's without its number), `model.generate`,
 `sandboxes.claim`, `sandbox.run`.
 
-$FATE is JSON: `{"kill": [POINT]}` ends the process by SIGKILL at the first of them; `{"freeze": [POINT, …]}` holds the
-first run that comes to each point, and once all are held stops the whole process by SIGSTOP.
+$FATE is JSON: `{"kill": [POINT]}` ends the process by SIGKILL at the first of them, `{"kill_at": N}` at the Nth of all;
+`{"freeze": [POINT, …]}` holds the first run that comes to each point, and once all are held stops the whole process by
+SIGSTOP.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ OPENS = {"doors": ("model", "model"), "sandboxes": ("open", "sandbox")}
 class Fate:
     """What happens at which point."""
 
-    def __init__(self, raw: Mapping[str, list[str]]) -> None:
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._left = int(raw.get("kill_at", 0))
         self._kill = frozenset(raw.get("kill", ()))
         self._freeze = frozenset(raw.get("freeze", ()))
         self._held: set[str] = set()
@@ -49,9 +51,11 @@ class Fate:
 
     def meet(self, point: str) -> bool:
         """Die here, or freeze, or say whether to be held."""
-        if point in self._kill:
-            os.kill(os.getpid(), signal.SIGKILL)
         with self._lock:
+            self._left -= 1
+            if self._left == 0 or point in self._kill:
+                print(json.dumps({"killed": point}), flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
             if point not in self._freeze - self._held:
                 return False
             self._held.add(point)
