@@ -39,7 +39,7 @@ def writer(body: dict[str, Any], _: int) -> Reply:
     """A long output that is kept in a file, then a command during which the sandbox is lost, then a look around."""
     command = {
         0: "seq 3000",
-        1: "touch /tmp/data/begun; test -e /tmp/data/eaten || sleep 15; echo over",
+        1: "touch /tmp/data/begun; test -d /tmp/data/_out && sleep 30; echo over",
         2: "ls /tmp/data /tmp/data/_out",
     }
     turn = turn_of(body)
