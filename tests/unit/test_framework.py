@@ -204,7 +204,7 @@ def test_a_server_that_refuses_every_token_is_not_asked_as_fast_as_the_network_a
         make(server, "meanwhile")
         time.sleep(1.5)
         assert 0 < len(server.asked) - mark < 15, "twice that without the pause"
-        assert kopf_run.alive, kopf_run.error
+        assert kopf_run.alive, kopf_run.problem
         server.fault = lambda asked: None
         until(lambda: held(server, "meanwhile"), "what was made meanwhile is served")
         assert kopf_run.started == {"before": 1, "meanwhile": 1}
@@ -218,7 +218,7 @@ def test_credentials_that_run_out_are_renewed_beside_open_watches(server: ApiSer
             make(server, f"run-{number}")
             until(lambda number=number: held(server, f"run-{number}"), "the finalizer is stored")  # type: ignore[misc]
             time.sleep(0.4)
-        assert kopf_run.alive, kopf_run.error
+        assert kopf_run.alive, kopf_run.problem
         assert set(kopf_run.started.values()) == {1}
 
 
@@ -238,4 +238,4 @@ def test_what_was_started_before_kopf_does_not_hold_up_its_end(server: ApiServer
         kopf_run.stop(4)
     assert kopf_run.ended == ["why"]
     assert held(server, "why"), "the next process goes on"
-    assert kopf_run.error is None
+    assert kopf_run.problem == ""

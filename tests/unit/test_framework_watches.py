@@ -72,7 +72,7 @@ def test_an_event_that_breaks_off_in_the_middle_costs_a_reconnection(server: Api
         server.end_watches(b'{"type": "MODIFIED", "object": {"metadata"', torn=True)
         make(server, "meanwhile")
         until(lambda: held(server, "meanwhile") or not kopf_run.alive, "what was made meanwhile is served")
-        assert kopf_run.alive, kopf_run.error
+        assert kopf_run.alive, kopf_run.problem
 
 
 ENDS: dict[str, Callable[[ApiServer], None]] = {
@@ -104,7 +104,7 @@ def test_what_kopf_cannot_ride_out_ends_it_and_leaves_no_zombie(tmp_path: Path) 
             ENDS[kind](server)
         until(lambda: not any(run.alive for run in found.values()), "all have ended", 20)
         for kind, run in found.items():
-            assert kind in repr(run.error)
+            assert kind in run.problem
             assert run.ended == ["before"], "its daemons were told"
 
 

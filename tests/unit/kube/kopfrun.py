@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 from collections import Counter
@@ -54,7 +55,8 @@ class KopfRun:
         self.seen: Counter[str] = Counter()
         self.ended: list[str] = []
         self.pulse = 0
-        self.error: BaseException | None = None
+        self.problem = ""
+        """What kopf ended with, as text: the error itself would keep its tasks alive until after the test."""
         self.cleaning: Callable[[], Awaitable[None]] | None = None
         self.besides: Callable[[], Coroutine[Any, Any, None]] | None = None
         """A task that exists before kopf does."""
@@ -85,9 +87,10 @@ class KopfRun:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 - the test wants to see it
-            self.error = error
+            self.problem = repr(error)
         finally:
             self._ready.set()
+            gc.collect()  # tasks that nobody asked for their error say so now, and not in the middle of another test
 
     async def _main(self) -> None:
         self._stop, ready = asyncio.Event(), asyncio.Event()
