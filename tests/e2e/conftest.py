@@ -16,6 +16,15 @@ from tests.standins.ministack import ministack
 ROOT = Path(__file__).parents[2]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--outage-seconds",
+        type=float,
+        default=15.0,
+        help="how long each service is away in test_outages.py (%(default)s); from 30 on, stalled and shut in turn",
+    )
+
+
 class Kubectl(Protocol):
     """kubectl against the shared cluster; a failure raises AssertionError with its words unless `check` is False."""
 

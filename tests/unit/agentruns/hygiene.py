@@ -1,7 +1,7 @@
 """Finds blocking calls that product code makes on the thread of a running event loop.
 
 Deterministic: Python tells of files, sockets, processes and sleeps by audit events (PEP 578) as they are about to
-happen. An event counts while the thread runs a loop and the innermost function of this project on the stack is
+happen. An event counts while the main thread runs a loop and the innermost function of this project on the stack is
 product code: what a fake does in its place is the test's business, and what a library does unasked is the library's.
 """
 
@@ -72,7 +72,7 @@ _installed: list[bool] = []
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """Keep every offence as long as the block lasts, in all threads that run a loop."""
+    """Keep every offence as long as the block lasts, while the main thread runs a loop."""
     if not _installed:
         sys.addaudithook(_hear)  # for ever: Python knows no way to take one out
         _installed.append(True)
@@ -95,7 +95,9 @@ def watching() -> Iterator[Watch]:
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
     if not _watches or event not in BLOCKING or getattr(_inside, "hook", False):
         return
-    if asyncio._get_running_loop() is None or _harmless(event, arguments):
+    if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is None:
+        return  # a loop that a worker thread runs for itself holds nobody up
+    if _harmless(event, arguments):
         return
     _inside.hook = True
     try:
