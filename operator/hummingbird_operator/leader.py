@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 LEASE = "hummingbird-operator"
 LOOP_SILENCE_SECONDS = 15.0
 """An event loop that did not turn for this long is stuck: liveness fails."""
+LONGEST_END_SECONDS = 20.0
+"""From SIGTERM on; runs stop within a second or two, and whoever leads next goes on."""
 WATCH_SILENCE_SECONDS = 60.0
 """The Lease is renewed every two seconds; a watch that shows none of it for this long is dead, whatever it says."""
 
@@ -97,9 +99,7 @@ async def operate(
     """Run until SIGTERM or SIGINT. Raises Invalid where a person must mend something first."""
     registry, state, stop = CollectorRegistry(), State(), asyncio.Event()
     metrics = Metrics.on(registry)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    _on_signals(stop)
     health = Health(options.health_port, registry, alive=state.alive, ready=state.ready)
     health.start()
     identity = f"{options.identity}-{secrets.token_hex(4)}"
@@ -164,8 +164,11 @@ class _Process:
             around=self.around,
         )
         registry = kopf.OperatorRegistry()
-        # kopf takes SIGTERM for itself, and then waits five seconds for its own task that waits for our flag
-        kopf.on.cleanup(registry=registry)(_sets(self.stop))
+
+        @kopf.on.cleanup(registry=registry)
+        async def ending(**_: Any) -> None:
+            self.stop.set()  # kopf waits five seconds for its own task that waits for this flag
+
         framework.register(registry, self.kube, LEASE, self.state.watch.beat)
         reaper = Reaper(kube, wiring.now)
         run_handlers.register(registry, leading.runs, leading.runner, reaper)
@@ -173,6 +176,7 @@ class _Process:
         member_seen = pool_handlers.register(registry, pools)
         swept = Strays(kube, claims, run_namespaces=[namespace], leads=election.is_leader)
         watch = keep_watching(self.kube.endpoint, PODS, sandboxes, label_selector=labels.POOL, seen=member_seen)
+        started = asyncio.Event()
         await _first_look(kube, namespace, leading, reaper)
         try:
             async with (
@@ -180,6 +184,7 @@ class _Process:
                 _background(strays.keep_sweeping(swept)),
                 _background(reaper.keep_reaping()),
                 _background(_publish_phases(leading, self.metrics)),
+                _background(_end_in_time(self.stop, started)),
             ):
                 await kopf.operator(
                     registry=registry,
@@ -187,16 +192,15 @@ class _Process:
                     namespaces=sorted({namespace, sandboxes}),
                     standalone=True,
                     stop_flag=self.stop,
+                    ready_flag=started,
                 )
         finally:
             leading.close()
 
 
-def _sets(flag: asyncio.Event) -> Callable[..., Coroutine[Any, Any, None]]:
-    async def ending(**_: Any) -> None:
-        flag.set()
-
-    return ending
+def _on_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 async def _first_look(kube: KubeApi, namespace: str, leading: wiring.Leading, reaper: Reaper) -> None:
@@ -224,6 +228,16 @@ def _end_with(task: asyncio.Task[None]) -> None:
 def _end_hard() -> None:
     """Past the renew deadline there is no time for anything graceful: another process may lead already."""
     logger.critical("the lease was lost: this process ends at once")
+    os._exit(1)
+
+
+async def _end_in_time(stop: asyncio.Event, started: asyncio.Event) -> None:
+    """An end that takes long keeps the Lease from whoever waits for it. kopf takes the signals at its start."""
+    await started.wait()
+    _on_signals(stop)
+    await stop.wait()
+    await asyncio.sleep(LONGEST_END_SECONDS)
+    logger.critical("the end took more than %.0f s: this process ends at once", LONGEST_END_SECONDS)
     os._exit(1)
 
 

@@ -40,6 +40,8 @@ class Control:
     began: datetime | None = None
     """When the turn came, until a checkpoint holds it."""
     let_go: bool = False
+    unheld: int = 0
+    """Looks at the run that found no finalizer of ours on it."""
     delivery_after: datetime | None = None
     deliveries: int = 0
     conversation: Conversation | None = None

@@ -43,6 +43,9 @@ Apply = Callable[[Facts, Decision, "Control"], Awaitable[None]]
 
 SURPRISES = 5
 """Times that one step of a run may meet an error which nobody expected."""
+FINALIZER_PAUSE_SECONDS = 0.5
+UNHELD_LOOKS = 6
+"""Looks after which a run that has no finalizer yet is given one by us."""
 BACK_OFF_SECONDS = 30.0
 """Longest pause between two tries of a step whose service is away."""
 
@@ -116,14 +119,24 @@ class Runner:
         if decision.step is Step.DONE:
             return False
         if FINALIZER not in facts.run.metadata.finalizers and not facts.run.metadata.deleting:
-            # kopf starts us before its finalizer is stored; without it a deletion would not wait for our cleaning up
-            await control.pause(0.5)
+            await self._held(control, facts.run)
             return True
         logger.debug("step", extra={"run": control.name, "step": decision.step})
         outages.step = decision.step
         with _counted(self._metrics, decision.step):
             await self._steps[decision.step](facts, decision, control)
         return True
+
+    async def _held(self, control: Control, run: AgentRun) -> None:
+        """kopf starts us before its finalizer is stored, without which a deletion would not wait for our cleaning up.
+
+        Where its patch was refused, it would not look again before the run's next event.
+        """
+        await control.pause(FINALIZER_PAUSE_SECONDS)
+        control.unheld += 1
+        if control.unheld >= UNHELD_LOOKS:
+            control.unheld = 0
+            await self._status.hold(run)
 
     async def _gather(self, control: Control) -> Facts:
         try:

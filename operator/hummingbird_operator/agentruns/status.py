@@ -10,6 +10,7 @@ from typing import Any
 
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, RunnerRef
 from hummingbird_operator.errors import Conflict, LeadershipLost, NotFound
+from hummingbird_operator.kube import finalizers
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 
 Operations = list[dict[str, Any]]
@@ -49,6 +50,11 @@ class StatusWriter:
             if live.status.runner != self.me:
                 raise LeadershipLost(f"run {run.metadata.name} is with {live.status.runner} now") from conflict
             raise
+
+    async def hold(self, run: AgentRun) -> None:
+        """Put our finalizer on the run. Raises Conflict when somebody writes at the same time."""
+        where = run.metadata
+        await finalizers.hold(self._kube, AGENT_RUNS, where.namespace, where.name, uid=where.uid)
 
     async def label(self, run: AgentRun, labels: dict[str, str]) -> None:
         """Put labels on the run; the spec is not touched."""
