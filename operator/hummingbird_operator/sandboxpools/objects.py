@@ -22,12 +22,13 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 PID_1 = 'trap "exit 0" TERM; while :; do sleep 3600 & wait "$!"; done'
 """Waits for its children, so it reaps what commands orphan (`sleep infinity` leaves zombies), and ends on SIGTERM."""
 GRACE_SECONDS = 2
+LOST_NODE_SECONDS = 30
 MARGIN_SECONDS = 60
 """Between the run's own deadline and the member's: the run ends itself first and says why."""
 REUSES = 3
 """Claims that a pod's activeDeadlineSeconds leaves room for: it cannot be raised when a lingering member is claimed."""
 UNPOOLED_POLICY = "hummingbird-sandboxes-isolated"
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 """Part of the template hash: raised when what is forced changes, so that members are replaced."""
 
 
@@ -49,6 +50,7 @@ def sandbox(template: Mapping[str, Any], *, namespace: str, pool: str) -> Object
     """A pod of the template, forced into the manifest of seed 003 §8.5; the caller adds name, role and owner."""
     meta = template.get("metadata") or {}
     spec = copy.deepcopy(dict(template.get("spec") or {}))
+    spec["tolerations"] = [*(spec.get("tolerations") or []), *_short_tolerations(spec)]
     spec |= {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -83,6 +85,16 @@ def sandbox(template: Mapping[str, Any], *, namespace: str, pool: str) -> Object
         },
         "spec": spec,
     }
+
+
+def _short_tolerations(spec: Mapping[str, Any]) -> list[Object]:
+    """A run should not hold on for five minutes (the API server's default) to a sandbox whose node does not answer."""
+    given = {toleration.get("key") for toleration in spec.get("tolerations") or []}
+    return [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        if not given & {key, None}
+    ]
 
 
 def _confined(container: Mapping[str, Any]) -> Object:

@@ -139,6 +139,29 @@ def test_what_a_sandbox_needs_is_not_refused() -> None:
     templates.check({"metadata": {"labels": {"team": "x"}}, "spec": spec}, "t")
 
 
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ([], {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}),
+        (
+            [{"key": "sandbox", "operator": "Exists"}],
+            {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"},
+        ),
+        ([{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}], {"node.kubernetes.io/not-ready"}),
+        ([{"operator": "Exists"}], set()),
+    ],
+)
+def test_a_member_leaves_a_node_that_does_not_answer_after_half_a_minute_unless_told_otherwise(
+    given: list[dict[str, Any]], added: set[str]
+) -> None:
+    """The API server's own default is five minutes, which a run would spend on commands that cannot be reached."""
+    template = {"spec": {**PLAIN["spec"], "tolerations": given}}
+    found = objects.sandbox(template, namespace="n", pool="default")["spec"]["tolerations"]
+    assert found[: len(given)] == given
+    assert {each["key"] for each in found[len(given) :]} == added
+    assert all(each["tolerationSeconds"] == 30 and each["effect"] == "NoExecute" for each in found[len(given) :])
+
+
 def test_the_manifest_is_forced_and_the_operators_labels_win() -> None:
     """Seed 003 §8.5."""
     template = {
