@@ -139,6 +139,9 @@ def test_what_a_sandbox_needs_is_not_refused() -> None:
     templates.check({"metadata": {"labels": {"team": "x"}}, "spec": spec}, "t")
 
 
+NODE_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+
+
 @pytest.mark.parametrize(
     ("given", "added"),
     [
