@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HUMMINGBIRD_SERVERS := $(SERVERS)
 
-.PHONY: help setup demo test test-unit test-e2e lint crds requirements cluster-up cluster-down bench clean
+.PHONY: help setup demo test test-unit test-e2e endurance lint crds requirements cluster-up cluster-down bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,9 @@ test-unit: $(VENV)/.ready ## Fast tests, no network
 
 test-e2e: setup cluster-up ## Tests on a real API server, a real node, real pods
 	$(PYTHON) -m pytest tests/e2e -q
+
+endurance: setup cluster-up ## The long ones: 100 kills over 30 runs, each service away for a minute in two ways
+	$(PYTHON) -m pytest tests/e2e/test_chaos.py tests/e2e/test_outages.py -q -s --kills=100 --outage-seconds=60
 
 lint: $(VENV)/.ready ## Style, types, import contracts, generated files
 	$(VENV)/bin/ruff check .

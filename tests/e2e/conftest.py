@@ -23,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=15.0,
         help="how long each service is away in test_outages.py (%(default)s); from 30 on, stalled and shut in turn",
     )
+    parser.addoption(
+        "--kills", type=int, default=8, help="how often the operator is killed in test_chaos.py (%(default)s)"
+    )
 
 
 class Kubectl(Protocol):

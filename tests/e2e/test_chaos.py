@@ -18,8 +18,6 @@ from tests.e2e.survival import TURNS, Run, worker
 
 LIVE = 3
 """Runs at work at a time."""
-FEW = 8
-"""Kills of a quick run; `--kills=100` makes a long one, over 30 runs."""
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def world(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_whatever_the_moment_of_its_deaths_each_run_ends_once_and_whole(
     world: Scene, request: pytest.FixtureRequest
 ) -> None:
-    kills = int(request.config.getoption("--kills", FEW))
+    kills = int(request.config.getoption("--kills"))
     names = max(5, 3 * kills // 10)
     choice = random.Random(20261130)  # noqa: S311 - reproducible, not secret
     world.script = worker
