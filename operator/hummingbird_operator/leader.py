@@ -15,7 +15,8 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import kopf
 from prometheus_client import CollectorRegistry
@@ -151,7 +152,8 @@ class _Process:
         sandboxes = self.settings.config.sandbox.namespace
         recorder = Recorder(kube, component="hummingbird", instance=election.identity)
         claims = Claims(kube, sandboxes, metrics=self.metrics.registry)
-        leading = wiring.lead(
+        parts = partial(
+            wiring.lead,
             self.settings,
             self.workflows,
             RunnerRef(identity=election.identity, epoch=election.epoch),
@@ -163,6 +165,7 @@ class _Process:
             check=election.check,
             around=self.around,
         )
+        leading = await asyncio.to_thread(parts)  # making a client of S3 takes a quarter of a second
         registry = kopf.OperatorRegistry()
 
         @kopf.on.cleanup(registry=registry)
@@ -193,6 +196,8 @@ class _Process:
                     standalone=True,
                     stop_flag=self.stop,
                     ready_flag=started,
+                    # kopf would make one up, with a look-up of this host's name
+                    identity=cast("Any", election.identity),
                 )
         finally:
             leading.close()

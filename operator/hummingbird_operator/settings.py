@@ -241,6 +241,8 @@ class Settings:
     path: Path
     """The configuration file; prompts are relative to its folder."""
     environ: Mapping[str, str] = field(repr=False, default_factory=dict)
+    known: set[str] = field(repr=False, compare=False, default_factory=set)
+    """Every secret that was read from a file so far: what is to be redacted is known without a look at the disk."""
 
     def secret(self, where: str, *, env: str | None, file: Path | None = None) -> str:
         """The value of a secret, read now. Raises Invalid with what to set when it is missing or empty."""
@@ -251,6 +253,7 @@ class Settings:
                 raise Invalid(where, f"cannot read {file}: {error.strerror}") from error
             if not value:
                 raise Invalid(where, f"{file} is empty; it must hold the secret")
+            self.known.add(value)
             return value
         value = self.environ.get(env or "", "").strip()
         if not value:

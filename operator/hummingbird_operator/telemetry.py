@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -138,6 +139,13 @@ def configure_logging(*, level: str, secrets: Callable[[], Iterable[str]]) -> No
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level]))
 
 
+class _Server(ThreadingHTTPServer):
+    def server_bind(self) -> None:
+        """As HTTPServer does it, but for its look-up of this host's name: that takes as long as a resolver likes."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+
 class Health:
     """`/healthz` (alive), `/readyz` (may take traffic) and `/metrics` on one port, from a thread of its own."""
 
@@ -176,7 +184,7 @@ class Health:
                 logging.getLogger(__name__).debug(format, *args)
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _Server((host, port), Handler)
         except OSError as error:
             raise Invalid("--health-port", f"cannot listen on port {port}: {error.strerror}; choose another") from error
         self._server.daemon_threads = True

@@ -121,19 +121,18 @@ def missing(settings: Settings) -> list[str]:
 def secrets(settings: Settings) -> list[str]:
     """Every secret that the configuration names and that is there: redacted wherever text leaves the process."""
     config = settings.config
-    named = [(config.models.google_api_key_env, config.models.google_api_key_file)]
+    named = [config.models.google_api_key_env]
     if config.gitlab is not None:
-        named.append((config.gitlab.token_env, config.gitlab.token_file))
-        named += [(env, None) for env in config.gitlab.webhook_secret_env]
-    named += [(env, None) for project in config.projects.values() for env in project.tokens.values()]
-    named += [(s.token_env, None) for w in config.workflows.values() for s in w.data_sources.values() if s.token_env]
+        named += [config.gitlab.token_env, *config.gitlab.webhook_secret_env]
+    named += [env for project in config.projects.values() for env in project.tokens.values()]
+    named += [source.token_env for entry in config.workflows.values() for source in entry.data_sources.values()]
     found = []
-    for env, file in named:
+    for env in filter(None, named):
         try:
-            found.append(settings.secret("secrets", env=env, file=file))
+            found.append(settings.secret("secrets", env=env))
         except Invalid:
             continue  # whoever needs it says so
-    return found
+    return [*found, *settings.known]  # those of files as they were read for use: this is called on the event loop
 
 
 def lead(

@@ -21,8 +21,8 @@ HTTP = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 PROBE = r"""
 import json, socket, ssl, sys, threading
-def tcp(address, say, family=socket.AF_INET, tls=False):
-    with socket.socket(family, socket.SOCK_STREAM) as s:
+def tcp(address, say, tls=False):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         s.settimeout(3)
         s.connect(tuple(address))
         if tls:
@@ -37,10 +37,8 @@ def udp(address, say):
         s.connect(tuple(address))
         s.send(say)
         return s.recv(4096)
-def tcp6(address, say):
-    return tcp([*address, 0, socket.if_nametoindex("eth0")], say, socket.AF_INET6)
 WAYS = {
-    "tcp": tcp, "udp": udp, "tcp6": tcp6,
+    "tcp": tcp, "udp": udp,
     "tls": lambda address, say: tcp(address, say, tls=True),
     "name": lambda address, say: socket.getaddrinfo(address[0], 80, socket.AF_INET)[0][4][0].encode(),
     "ping": lambda address, say: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) and b"",
@@ -102,12 +100,6 @@ class Pod:
             20,
             lambda: self.run("cat", "/tmp/log"),
         )
-
-    def link_local(self) -> str:
-        """Its IPv6 address, which every interface has unless somebody turned that off; empty without one."""
-        lines = self.run("cat", "/proc/net/if_inet6").splitlines()
-        found = [line.split()[0] for line in lines if line.endswith("eth0") and line.startswith("fe80")]
-        return ":".join(found[0][n : n + 4] for n in range(0, 32, 4)) if found else ""
 
     def say(self, target: str) -> str:
         """What this pod says there: its name and the target's."""

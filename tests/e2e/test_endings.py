@@ -228,11 +228,6 @@ def test_delete_in_delivery_ends_the_run_and_leaves_nothing(world: Scene, door: 
     free_again(world)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a PUT that GitLab does not answer holds a deleted run until kopf's patience ends",
-)
 def test_delete_in_a_stalled_delivery(world: Scene, door: Door, record_property: Record) -> None:
     uid = delivering(world, "stalls", seconds=4)
     began = ask(world, "delete", "stalls")

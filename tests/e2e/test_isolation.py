@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -31,7 +30,6 @@ from tests.standins.door import Door
 API, DNS, METADATA = "10.96.0.1", "10.96.0.10", "169.254.169.254"
 """What a pod believes its API server, its name server and its cloud to be."""
 NODE_PORT = 31_999
-OTHER_PORT = 8444
 
 NAMES = (
     "pod of the same pool, tcp",
@@ -43,6 +41,7 @@ NAMES = (
     "kubelet on the node",
     "node",
     "node, by another of its addresses",
+    "node, a node port",
     "outside, tcp",
     "outside, udp",
     "outside, udp 53",
@@ -50,16 +49,6 @@ NAMES = (
     "cluster DNS, tcp",
     "cluster DNS, udp",
     "a name",
-)
-EXEMPT = pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="kube-router exempts its --service-node-port-range on the node from every policy",
-)
-LINK_LOCAL = pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="pods of the local cluster have link-local IPv6 addresses, and kube-router filters IPv4 only",
 )
 
 
@@ -131,7 +120,6 @@ def furnish(stack: ExitStack, world: World, cluster: Cluster) -> None:
         ("node", "tcp", listeners.tcp_socket(node)),
         ("node, by another of its addresses", "tcp", listeners.tcp_socket(GATE)),
         ("node, a node port", "tcp", listeners.tcp_socket(node, NODE_PORT)),
-        ("node, link-local", "tcp", listeners.tcp_socket("::", OTHER_PORT)),
     ):
         serve = listeners.tcp if way == "tcp" else listeners.udp
         answer = {"dns": listeners.resolved}.get(way, bytes.upper)
@@ -144,8 +132,6 @@ def furnish(stack: ExitStack, world: World, cluster: Cluster) -> None:
         world.targets[name] = ("tls", stack.enter_context(Door(target, host=node)).address)
     for name, pod in (("pod of the same pool", world.sibling), ("pod in another namespace", world.other)):
         world.targets |= {f"{name}, {way}": (way, (pod.ip, PORT)) for way in ("tcp", "udp")}
-        world.targets[f"{name}, link-local"] = ("tcp6", (pod.link_local(), PORT))
-    world.targets["node, link-local"] = ("tcp6", (link_local_of_node(node), OTHER_PORT))
     world.targets["a name"] = ("name", ("kubernetes.default.svc.cluster.local", 0))
 
 
@@ -161,34 +147,21 @@ def kubelet(made: Scene, cluster: Cluster) -> tuple[str, int]:
     return "127.0.0.1", int(made.stage.kubectl("get", "node", cluster.node, "-o", port))
 
 
-def link_local_of_node(address: str) -> str:
-    """The IPv6 address of the bridge that has that IPv4 address."""
-    shown = subprocess.run(["ip", "-j", "addr"], capture_output=True, text=True, check=True).stdout
-    for link in json.loads(shown):
-        known = [each["local"] for each in link["addr_info"]]
-        if address in known:
-            return next((each for each in known if each.startswith("fe80")), "")
-    return ""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *NAMES,
-        pytest.param("node, a node port", marks=EXEMPT),
-        pytest.param("node, link-local", marks=LINK_LOCAL),
-        pytest.param("pod of the same pool, link-local", marks=LINK_LOCAL),
-        pytest.param("pod in another namespace, link-local", marks=LINK_LOCAL),
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_sandbox_does_not_reach(world: World, name: str, record_property: Any) -> None:
     here, there = world.said[world.sandbox.name][name], world.said[world.free.name][name]
     record_property("refused with", here.get("error"))
     print(f"{name}: {here}")
-    if name.startswith("pod of the same pool") and "link-local" not in name:
+    if name.startswith("pod of the same pool"):
         there = {"answer": from_the_node(world, name)}
     assert "answer" in there, "nothing answers there: that it refuses a sandbox would prove nothing"
     assert "error" in here, here
+
+
+def test_a_sandbox_has_no_address_that_its_policy_does_not_hold(world: World) -> None:
+    """kube-router filters IPv4 only: over link-local IPv6 sandboxes reached each other, the node and its other pods."""
+    shown = world.sandbox.run("cat", "/proc/net/if_inet6", check=False)
+    assert [line for line in shown.splitlines() if not line.endswith(" lo")] == []
 
 
 def from_the_node(world: World, name: str) -> str:
@@ -203,13 +176,12 @@ def from_the_node(world: World, name: str) -> str:
 
 def test_nothing_that_a_sandbox_said_arrived_anywhere(world: World) -> None:
     """Not even one way: a datagram that nobody answers would be enough to carry something out."""
-    exempt = {"node, a node port", "node, link-local"}
     assert world.free.name in world.heard
-    told = [name for name in world.targets if name not in exempt and world.sandbox.say(name) in world.heard]
+    told = [name for name in world.targets if world.sandbox.say(name) in world.heard]
     assert told == []
     for pod in (world.sibling, world.other):
         heard = pod.run("cat", "/tmp/heard", check=False).splitlines()
-        assert [line for line in heard if world.sandbox.name in line and "link-local" not in line] == []
+        assert [line for line in heard if world.sandbox.name in line] == []
     assert any(world.free.name in line for line in world.other.run("cat", "/tmp/heard").splitlines())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -72,7 +73,7 @@ class Accepting:
         """Resolve, look at the merge request once, and write what is in force."""
         assert isinstance(facts.order, Order)  # noqa: S101 - decide refuses the other case
         try:
-            self._check(facts.order)
+            await asyncio.to_thread(self._check, facts.order)  # it reads secrets from files
             sha = await self._head_sha(facts.order)
         except Invalid as refusal:
             await self.refuse(facts, Decision(Step.REFUSE, c.Failure.INVALID, str(refusal)), control)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.facts import view
@@ -14,10 +14,12 @@ from hummingbird_operator.agentruns.turns import RunView, Turn, grant
 from hummingbird_operator.api import conditions as c
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun
+
+T = TypeVar("T")
 
 UNSEEN = Turn(granted=False, reason=c.Working.QUEUED, message="not seen by the operator's watch yet")
 
@@ -35,6 +37,8 @@ class Control:
     """Ends a save: of its own, for a cancelled run is saved, but one that is deleted or handed over is not."""
     cancelled: bool = False
     """The watch saw spec.cancel or a deletion."""
+    deleted: bool = False
+    """The watch saw a deletion: what the run still waits for must not hold it up."""
     leaving: bool = False
     """This process ends: leave the run to the next one as it is."""
     began: datetime | None = None
@@ -52,6 +56,23 @@ class Control:
         self.abort.set(reason)
         self.saving.set(reason)
         self.wake.set()
+
+    async def unless_deleted(self, work: Awaitable[T], seconds: float) -> T:
+        """That work; TimeoutError where it takes longer than so many seconds past the run's deletion."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                if self.deleted:
+                    async with asyncio.timeout(seconds):
+                        return await task
+                woken = asyncio.ensure_future(self.wake.wait())
+                await asyncio.wait({task, woken}, return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+                if not task.done():  # of a task that is done, the next look at the facts is not to be missed
+                    self.wake.clear()
+            return await task
+        finally:
+            task.cancel()
 
     async def pause(self, seconds: float) -> None:
         """Wait, but not past anything that wakes the run."""
@@ -85,7 +106,8 @@ class Runs:
         if changed:
             self._grant()
         if control := self._controls.get(uid):
-            control.cancelled = control.cancelled or gone or run.spec.cancel or run.metadata.deleting
+            control.deleted = control.deleted or gone or run.metadata.deleting
+            control.cancelled = control.cancelled or control.deleted or run.spec.cancel
             control.wake.set()
 
     def turn(self, uid: str) -> Turn:
@@ -99,7 +121,8 @@ class Runs:
     def open(self, run: AgentRun) -> Control:
         """The control of a run that this process begins to drive."""
         meta = run.metadata
-        control = Control(meta.uid, meta.name, meta.namespace, cancelled=run.spec.cancel or meta.deleting)
+        ended = run.spec.cancel or meta.deleting
+        control = Control(meta.uid, meta.name, meta.namespace, cancelled=ended, deleted=meta.deleting)
         self._controls[meta.uid] = control
         self.observe(run)
         return control

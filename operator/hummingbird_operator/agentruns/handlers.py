@@ -104,7 +104,7 @@ async def _watch(stopped: kopf.DaemonStopped, control: Control) -> None:
     if reasons is None or kopf.DaemonStoppingReason.FILTERS_MISMATCH in reasons:
         return  # it just finished
     if kopf.DaemonStoppingReason.RESOURCE_DELETED in reasons:
-        control.cancelled = True
+        control.cancelled = control.deleted = True
         control.end(c.Failure.CANCELLED)
     else:
         control.leaving = True

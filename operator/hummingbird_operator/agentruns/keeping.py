@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+DELETED_SECONDS = 1.0
+"""How much longer a deleted run waits for a forge that is writing its answer down."""
+
 
 class Keeping:
     """The steps DELIVER and SAVE."""
@@ -83,7 +86,11 @@ class Keeping:
                 raise
             logger.warning("delivered without the conversation: %s", error, extra={"run": control.name})
             said = None
-        await self._noting.deliver(_accounted(facts, said), said, control)
+        try:
+            delivery = self._noting.deliver(_accounted(facts, said), said, control)
+            await control.unless_deleted(delivery, DELETED_SECONDS)
+        except TimeoutError:  # the thread goes on by itself: the answer may still get into the note
+            await self._noting.give_up(facts.run, control)
 
     async def save(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Store the session, then invite a reply; a run that never spoke to a model has nothing to store.

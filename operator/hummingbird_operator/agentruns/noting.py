@@ -175,6 +175,10 @@ class Noting:
         body = self._pages.outcome(run, order, said, head, prompt=invited)
         return await self._notebook.update(order.target, note, body)
 
+    async def give_up(self, run: AgentRun, control: Control) -> None:
+        """Without an answer of the forge: the run was deleted, and nobody will come back to it."""
+        await self._later(run, control, Unavailable("GitLab", "the run was deleted while its note was being written"))
+
     async def _later(self, run: AgentRun, control: Control, error: Unavailable) -> None:
         now = self._clock()
         answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)

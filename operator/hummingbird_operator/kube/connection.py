@@ -7,6 +7,7 @@ whenever the server answers 401, so that a rotated file or an expired plugin tok
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import threading
 import time
@@ -70,7 +71,7 @@ class Endpoint:
         """From the named kubeconfig, else from the pod's mount. Raises Invalid with what is missing."""
         if kubeconfig is None:
             return cls(_in_cluster(mount))
-        return cls(await _from_kubeconfig(kubeconfig, context), kubeconfig=kubeconfig, context=context)
+        return cls(await _loaded(kubeconfig, context), kubeconfig=kubeconfig, context=context)
 
     @property
     def server(self) -> str:
@@ -87,7 +88,7 @@ class Endpoint:
         """Load the kubeconfig again (after a 401). False in a pod, where the token file is read anyway."""
         if self._kubeconfig is None:
             return False
-        self.access = await _from_kubeconfig(self._kubeconfig, self._context)
+        self.access = await _loaded(self._kubeconfig, self._context)
         return True
 
 
@@ -101,6 +102,11 @@ def _in_cluster(mount: Path) -> Access:
     except (kube_config.ConfigException, OSError) as error:
         raise Invalid("kubeconfig", f"none was named and this is not a pod with a service account: {error}") from error
     return Access(configuration, _tls(configuration), token)
+
+
+async def _loaded(path: str, context: str | None) -> Access:
+    """In a thread: the library's loader is a coroutine that reads and writes files like any function."""
+    return await asyncio.to_thread(asyncio.run, _from_kubeconfig(path, context))
 
 
 async def _from_kubeconfig(path: str, context: str | None) -> Access:

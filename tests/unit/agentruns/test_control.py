@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from hummingbird_operator.agentruns.control import UNSEEN, Control, Runs
 from hummingbird_operator.api.agentrun import AgentRun
 from hummingbird_operator.api.conditions import Working
@@ -126,3 +128,33 @@ async def test_live_runs_are_counted_by_their_phase() -> None:
     known.observe(run(status={**mine(Succeeded="Unknown/Running"), "phase": "Running"}))
     known.observe(some("c", Finished="True"))
     assert known.phases() == {"Pending": 2, "Running": 1}
+
+
+async def test_a_deletion_ends_the_wait_for_what_does_not_end_by_itself() -> None:
+    control, endless = Control("u", "why", "n"), asyncio.Event()
+    waiting = asyncio.create_task(control.unless_deleted(endless.wait(), 0.05))
+    control.wake.set()  # an event that is no deletion
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    control.deleted = True
+    control.wake.set()
+    with pytest.raises(TimeoutError):
+        await waiting
+
+
+async def test_a_deletion_leaves_a_moment_to_what_is_about_to_end() -> None:
+    control, soon = Control("u", "why", "n", deleted=True), asyncio.Event()
+    asyncio.get_running_loop().call_later(0.02, soon.set)
+    assert await control.unless_deleted(soon.wait(), 5) is True
+
+
+async def test_what_is_waited_for_gives_its_result_or_its_error_and_no_wake_up_is_lost() -> None:
+    control = Control("u", "why", "n")
+
+    async def fail() -> None:
+        control.wake.set()
+        raise ZeroDivisionError("made by a test")
+
+    with pytest.raises(ZeroDivisionError):
+        await control.unless_deleted(fail(), 1)
+    assert control.wake.is_set()

@@ -29,7 +29,8 @@ def test_containerd_keeps_everything_below_the_folder() -> None:
 
 
 def test_the_network_is_one_bridge_whose_leases_lie_in_the_folder() -> None:
-    (bridge,) = json.loads(config.cni_config(STATE))["plugins"]
+    bridge, ipv4_only = json.loads(config.cni_config(STATE))["plugins"]
+    assert ipv4_only == {"type": "tuning", "sysctl": {"net.ipv6.conf.eth0.disable_ipv6": "1"}}
     assert bridge["bridge"] == "hb0"
     assert bridge["ipam"]["dataDir"] == "/state/ipam"
     assert bridge["ipMasq"] is False
