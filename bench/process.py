@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,12 @@ def memory(pid: int) -> Memory:
     text = Path(f"/proc/{pid}/status").read_text()
     values = {name: int(value) for name, value in re.findall(r"^(VmRSS|VmHWM|Threads):\s+(\d+)", text, re.MULTILINE)}
     return Memory(values["VmRSS"] / 1024, values["VmHWM"] / 1024, values["Threads"])
+
+
+def cpu_seconds(pid: int) -> float:
+    """What the process has used so far, all threads together: less at the mercy of the machine's load than time is."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def forget_peak(pid: int) -> None:
