@@ -41,7 +41,8 @@ test-unit: $(VENV)/.ready ## Fast tests, no network
 	$(PYTHON) -m pytest tests/unit -q -n 2
 
 test-e2e: setup cluster-up ## Tests on a real API server, a real node, real pods
-	$(PYTHON) -m pytest tests/e2e -q
+	$(PYTHON) -m pytest tests/e2e -q -m "not alone" -n 3 --dist loadfile
+	$(PYTHON) -m pytest tests/e2e -q -m alone
 
 endurance: setup cluster-up ## The long ones: 100 kills over 30 runs, each service away for a minute in two ways
 	$(PYTHON) -m pytest tests/e2e/test_chaos.py tests/e2e/test_outages.py -q -s --kills=100 --outage-seconds=60

@@ -38,10 +38,9 @@ def turn_of(body: dict[str, Any]) -> int:
 
 
 def merge_request_of(body: dict[str, Any]) -> int:
-    """Whose run asks."""
+    """Whose run asks; 0 where it has no target."""
     found = re.search(r'"iid": (\d+)', body["contents"][0]["parts"][0]["text"])
-    assert found is not None
-    return int(found[1])
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from hummingbird_ai.testing.replies import Answer, Reply, Stall, say
 from tests.e2e.scene import Scene, scene
 from tests.standins.door import Door
 
+pytestmark = pytest.mark.alone
 BAR_SECONDS = 2.0
 VERBS = ("cancel", "delete")
 MARK = "86461"
@@ -47,6 +48,7 @@ def test_a_run_survives_a_crash_and_a_handover_with_one_note_and_no_command_run_
         time.sleep(2)
     finally:
         first.kill()
+    world.free_lease()
     second = world.stage.start("operator-second")
     second.wait_until_leading(40)
     second.stop()  # and once more, by SIGTERM in the middle of the same command

@@ -52,6 +52,7 @@ def world(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
         yield found
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("number", "bar"), [(signal.SIGTERM, 3), (signal.SIGKILL, 20)], ids=["SIGTERM", "SIGKILL"])
 def test_a_run_goes_on_soon_after_the_leader_is_gone(
     world: Scene, number: signal.Signals, bar: int, record_property: Any

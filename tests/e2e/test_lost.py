@@ -85,7 +85,14 @@ CAUSES: dict[str, Callable[[Scene, str], None]] = {
 }
 
 
-@pytest.mark.parametrize(("cause", "lose"), CAUSES.items(), ids=CAUSES)
+ALONE = [pytest.mark.alone]
+"""It takes every pod off the node."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "lose"),
+    [pytest.param(cause, lose, marks=ALONE if cause == "NodeLost" else [], id=cause) for cause, lose in CAUSES.items()],
+)
 def test_the_run_goes_on_in_another_sandbox_and_everybody_is_told_why(
     world: Scene, lose: Callable[[Scene, str], None], cause: str
 ) -> None:

@@ -6,7 +6,6 @@ minute of each kind, for each service. The operator neither dies nor stands stil
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from cluster import Cluster
 from demo.stage import Operator, wait_for
 from hummingbird_ai.testing.replies import Answer, Reply, Stall, say
 from tests.e2e.scene import MERGE_REQUESTS, Scene, scene
+from tests.e2e.survival import merge_request_of, turn_of
 from tests.standins.door import Door
 from tests.standins.ministack import ministack
 
@@ -81,15 +81,6 @@ class World:
         """The turns that the model was asked for, in order."""
         bodies = [call.body for call in list(self.scene.gemini.calls)]
         return [turn_of(body) for body in bodies if merge_request_of(body) == iid]
-
-
-def turn_of(body: dict[str, Any]) -> int:
-    return sum(content["role"] == "model" for content in body["contents"])
-
-
-def merge_request_of(body: dict[str, Any]) -> int:
-    found = re.search(r'"iid": (\d+)', body["contents"][0]["parts"][0]["text"])
-    return int(found[1]) if found else 0
 
 
 @pytest.fixture(scope="module")

@@ -531,6 +531,7 @@ def test_the_network_policy_denies_everything_and_is_put_back(operator: Operator
     )
 
 
+@pytest.mark.alone
 def test_warm_claims_are_quick(operator: Operator) -> None:
     operator.make("quick", replicas=6, maxSandboxes=20)
     operator.until(lambda: operator.full("quick", 6))
