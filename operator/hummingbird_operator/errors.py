@@ -3,6 +3,7 @@
     HummingbirdError
     ├── Invalid            a person must mend the named field, file or setting
     ├── Unavailable        a service is away or over its limit: the same step is tried again later
+    │   └── Doubt          nobody can tell whether this process still leads: wait, and count it against no service
     ├── NotFound           what was asked for does not exist
     ├── Conflict           somebody else wrote first: read again, decide again
     ├── LeadershipLost     another process leads now: stop at once, write nothing
@@ -37,6 +38,13 @@ class Unavailable(HummingbirdError):
         self.service = service
         self.problem = problem
         self.retry_after = retry_after
+
+
+class Doubt(Unavailable):
+    """The Lease could not be renewed in time: nothing is written until it can, or until it turns out to be lost.
+
+    It ends by itself, one way or the other: whoever meets it waits, and gives nobody else's service up for it.
+    """
 
 
 class NotFound(HummingbirdError):

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from hummingbird_operator.errors import Conflict, HummingbirdError, LeadershipLost, NotFound, Unavailable
+from hummingbird_operator.errors import Conflict, Doubt, HummingbirdError, LeadershipLost, NotFound
 from hummingbird_operator.kube.client import LEASES, AlreadyExists, KubeApi, Object
 
 logger = logging.getLogger(__name__)
@@ -81,13 +81,13 @@ class Election:
     def check(self) -> None:
         """To be called right before any write to a forge, a store, a run or a sandbox.
 
-        Raises LeadershipLost when that is over, Unavailable while nobody can tell whether it is.
+        Raises LeadershipLost when that is over, Doubt while nobody can tell whether it is.
         """
         if self._over:
             raise LeadershipLost(self._over)
         if not self.is_leader():
             text = "the Lease could not be renewed in time: nothing is written until it can"
-            raise Unavailable("the API server", text, retry_after=self._retry_seconds)
+            raise Doubt("the API server", text, retry_after=self._retry_seconds)
 
     def steady_seconds(self) -> float:
         """For how long every renewal has succeeded: as long, a living watch must have shown some of them."""
