@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hummingbird_operator.agentruns.objects import loss
 from hummingbird_operator.api.agentrun import AgentRun, Backend
 from hummingbird_operator.errors import SandboxLost
 from hummingbird_operator.sandboxes.pod import PodSandbox
@@ -40,7 +41,12 @@ class ClaimedSandboxes:
         template = self._template() if chosen and chosen.backend is Backend.K8S else None
         pool = (chosen and chosen.pool) or ""
         return await self._claims.claim(
-            run.metadata.uid, session=session, pool=pool, active_seconds=seconds, template=template
+            run.metadata.uid,
+            session=session,
+            pool=pool,
+            active_seconds=seconds,
+            template=template,
+            replacement=bool(loss(run)),
         )
 
     async def let_go(self, run_uid: str, *, session: str | None) -> None:

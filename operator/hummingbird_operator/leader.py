@@ -13,7 +13,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -38,7 +38,7 @@ from hummingbird_operator.sandboxpools import handlers as pool_handlers
 from hummingbird_operator.sandboxpools import strays
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.strays import Strays
-from hummingbird_operator.telemetry import Health, Metrics, Pulse
+from hummingbird_operator.telemetry import Health, Liveness, Metrics
 
 if TYPE_CHECKING:
     from hummingbird_operator.settings import Settings
@@ -47,12 +47,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEASE = "hummingbird-operator"
-LOOP_SILENCE_SECONDS = 15.0
-"""An event loop that did not turn for this long is stuck: liveness fails."""
 LONGEST_END_SECONDS = 20.0
 """From SIGTERM on; runs stop within a second or two, and whoever leads next goes on."""
-WATCH_SILENCE_SECONDS = 60.0
-"""The Lease is renewed every two seconds; a watch that shows none of it for this long is dead, whatever it says."""
+RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -68,37 +65,11 @@ class Options:
     health_port: int
 
 
-class State:
-    """What health looks at; written by the event loop, read by the health thread."""
-
-    def __init__(self) -> None:
-        self.loop = Pulse()
-        self.watch = Pulse()
-        self.leading = False
-        self.steady: Callable[[], float] = lambda: 0.0
-        """For how many seconds every renewal of the Lease has succeeded."""
-        self.problem = "starting"
-
-    def alive(self) -> str:
-        """Empty when all is well."""
-        if self.loop.age() > LOOP_SILENCE_SECONDS:
-            return f"the event loop has been stuck for {self.loop.age():.0f} s"
-        # while the API server is away there is nothing to show: silence counts from when renewals succeed again
-        silence = min(self.watch.age(), self.steady())
-        if self.leading and silence > WATCH_SILENCE_SECONDS:
-            return f"the watch has shown nothing for {silence:.0f} s although the Lease is renewed"
-        return ""
-
-    def ready(self) -> str:
-        """Empty once the process can lead or waits for its turn to."""
-        return self.problem
-
-
 async def operate(
     settings: Settings, workflows: Workflows, options: Options, *, around: wiring.Around = wiring.as_it_is
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises Invalid where a person must mend something first."""
-    registry, state, stop = CollectorRegistry(), State(), asyncio.Event()
+    registry, state, stop = CollectorRegistry(), Liveness(), asyncio.Event()
     metrics = Metrics.on(registry)
     _on_signals(stop)
     health = Health(options.health_port, registry, alive=state.alive, ready=state.ready)
@@ -125,7 +96,7 @@ class _Process:
     options: Options
     kube: Kube
     metrics: Metrics
-    state: State
+    state: Liveness
     stop: asyncio.Event
     around: wiring.Around
 
@@ -136,9 +107,7 @@ class _Process:
             return
         logger.info("leading as %s, epoch %d", identity, election.epoch)
         try:
-            self.state.watch.beat()
-            self.state.steady = election.steady_seconds
-            self.state.leading = True
+            self.state.renewals = lambda: election.renewals
             self.metrics.leader.set(1)
             await self._lead(election)
         finally:
@@ -172,7 +141,7 @@ class _Process:
         async def ending(**_: Any) -> None:
             self.stop.set()  # kopf waits five seconds for its own task that waits for this flag
 
-        framework.register(registry, self.kube, LEASE, self.state.watch.beat)
+        framework.register(registry, self.kube, LEASE, self.state.seen)
         reaper = Reaper(kube, wiring.now)
         run_handlers.register(registry, leading.runs, leading.runner, reaper)
         pools = pool_handlers.Deps(kube, claims, recorder, run_namespaces=[namespace], leads=election.is_leader)
@@ -180,7 +149,9 @@ class _Process:
         swept = Strays(kube, claims, run_namespaces=[namespace], leads=election.is_leader)
         watch = keep_watching(self.kube.endpoint, PODS, sandboxes, label_selector=labels.POOL, seen=member_seen)
         started = asyncio.Event()
-        await _first_look(kube, namespace, leading, reaper)
+        await self._first_look(leading, reaper)
+        self.state.seen()
+        self.state.leading = True
         try:
             async with (
                 _background(watch),
@@ -202,25 +173,28 @@ class _Process:
         finally:
             leading.close()
 
+    async def _first_look(self, leading: wiring.Leading, reaper: Reaper) -> None:
+        """All runs at once, before the first is driven: the order of turns must know them all."""
+        while not self.stop.is_set():
+            try:
+                found = await self.kube.list(AGENT_RUNS, self.options.namespace)
+                break
+            except Unavailable as error:
+                logger.warning("%s; tried again in %.0f s", error, RETRY_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RETRY_SECONDS):
+                        await self.stop.wait()
+        else:
+            return
+        for raw in found:
+            if (run := run_handlers.parsed(raw)) is not None:
+                leading.runs.observe(run)
+                reaper.observe(run)
+
 
 def _on_signals(stop: asyncio.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
-
-async def _first_look(kube: KubeApi, namespace: str, leading: wiring.Leading, reaper: Reaper) -> None:
-    """All runs at once, before the first is driven: the order of turns must know them all."""
-    while True:
-        try:
-            found = await kube.list(AGENT_RUNS, namespace)
-            break
-        except Unavailable as error:
-            logger.warning("%s; tried again in 2 s", error)
-            await asyncio.sleep(2)
-    for raw in found:
-        if (run := run_handlers.parsed(raw)) is not None:
-            leading.runs.observe(run)
-            reaper.observe(run)
 
 
 def _end_with(task: asyncio.Task[None]) -> None:
@@ -275,7 +249,7 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-async def _measure_lag(metrics: Metrics, state: State) -> None:
+async def _measure_lag(metrics: Metrics, state: Liveness) -> None:
     loop = asyncio.get_running_loop()
     while True:
         before = loop.time()

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800)
 """Buckets from a warm claim (milliseconds) to a whole run (half an hour)."""
+LOOP_SILENCE_SECONDS = 15.0
+"""An event loop that did not turn for this long is stuck: liveness fails."""
+WATCH_SILENCE_SECONDS = 60.0
+RENEWALS_MISSED = 20
+"""The Lease is renewed every two seconds; a watch that shows none of it for this long is dead, whatever it says."""
 
 
 @dataclass(frozen=True)
@@ -220,3 +225,35 @@ class Pulse:
     def age(self) -> float:
         """Seconds since the last beat."""
         return self._clock() - self._last
+
+
+class Liveness:
+    """What health looks at; written by the event loop, read by the health thread."""
+
+    def __init__(self) -> None:
+        self.loop = Pulse()
+        self.watch = Pulse()
+        self.leading = False
+        self.renewals: Callable[[], int] = lambda: 0
+        """How often the Lease was renewed."""
+        self._renewals_shown = 0
+        self.problem = "starting"
+
+    def seen(self) -> None:
+        """The watch has shown an event of our Lease."""
+        self.watch.beat()
+        self._renewals_shown = self.renewals()
+
+    def alive(self) -> str:
+        """Empty when all is well."""
+        if self.loop.age() > LOOP_SILENCE_SECONDS:
+            return f"the event loop has been stuck for {self.loop.age():.0f} s"
+        # while the API server is away there is nothing to show: only renewals that the watch should have shown count
+        missed = self.renewals() - self._renewals_shown
+        if self.leading and self.watch.age() > WATCH_SILENCE_SECONDS and missed >= RENEWALS_MISSED:
+            return f"the watch has shown none of {missed} renewals of the Lease for {self.watch.age():.0f} s"
+        return ""
+
+    def ready(self) -> str:
+        """Empty once the process can lead or waits for its turn to."""
+        return self.problem

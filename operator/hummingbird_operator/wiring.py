@@ -169,11 +169,12 @@ def lead(
     keeping = Keeping(
         status, sandboxes, worker, noting, threads, forge_threads, retry_seconds=config.limits.retry_seconds, clock=now
     )
+    claiming = Claiming(status, sandboxes, events, metrics, keeping.admit, clean, now)
     parts = (
-        Accepting(status, notebook, events, doors.check, metrics, now),
+        Accepting(status, notebook, events, doors.check, claiming.quiet, metrics, now),
         noting,
-        Claiming(status, sandboxes, events, metrics, keeping.admit, now),
-        Working(status, sandboxes, worker, threads, events, metrics, clean, now),
+        claiming,
+        Working(status, sandboxes, worker, threads, claiming.replace, metrics, clean, now),
         keeping,
     )
     steps = {step: apply for part in parts for step, apply in part.steps().items()}

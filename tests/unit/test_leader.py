@@ -7,17 +7,30 @@ import itertools
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import kopf
 import pytest
 from prometheus_client import CollectorRegistry
 
-from hummingbird_operator import framework, leader
+from hummingbird_operator import framework, leader, wiring
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.settings import Settings
-from hummingbird_operator.telemetry import Health, JsonFormatter, Pulse
+from hummingbird_operator.telemetry import (
+    RENEWALS_MISSED,
+    WATCH_SILENCE_SECONDS,
+    Health,
+    JsonFormatter,
+    Liveness,
+    Metrics,
+    Pulse,
+)
+from hummingbird_operator.workflows import Workflows
 from tests.unit.agentruns.builders import CONFIG
+
+if TYPE_CHECKING:
+    from hummingbird_operator.kube.client import Kube
 
 OPTIONS = leader.Options("runs", "operator-0", None, None, 0)
 SETTINGS = Settings(CONFIG, Path("config.yaml"))
@@ -69,18 +82,43 @@ class Clock:
 
 
 def test_liveness_fails_when_the_loop_or_the_watch_stands_still_and_a_waiting_process_needs_no_watch() -> None:
-    clock, state = Clock(), leader.State()
-    state.loop, state.watch = Pulse(clock), Pulse(clock)
-    clock.now = leader.WATCH_SILENCE_SECONDS + 1
+    clock, state, renewed = Clock(), Liveness(), [0]
+    state.loop, state.watch, state.renewals = Pulse(clock), Pulse(clock), lambda: renewed[0]
+    clock.now = WATCH_SILENCE_SECONDS + 1
     assert "event loop has been stuck" in state.alive()
     state.loop.beat()
     assert state.alive() == ""
-    state.leading, state.steady = True, lambda: 3.0  # the API server is back for three seconds
+    state.leading = True
+    renewed[0] = RENEWALS_MISSED - 1
+    assert state.alive() == "", "the API server was away: there was little to show"
+    renewed[0] = RENEWALS_MISSED
+    assert "the watch has shown none of 20 renewals" in state.alive()
+    state.seen()
     assert state.alive() == ""
-    state.steady = lambda: clock.now
-    assert "the watch has shown nothing" in state.alive()
-    state.watch.beat()
-    assert state.alive() == ""
+
+
+def test_a_watch_that_died_is_found_although_a_renewal_fails_now_and_then() -> None:
+    clock, state, renewed = Clock(), Liveness(), [0]
+    state.loop, state.watch, state.renewals = Pulse(clock), Pulse(clock), lambda: renewed[0]
+    state.leading = True
+    for _ in range(100):
+        clock.now += 2
+        renewed[0] += clock.now % 58 != 0
+    state.loop.beat()
+    assert "the watch has shown none" in state.alive()
+
+
+async def test_an_end_is_heard_although_the_first_look_at_the_runs_is_not_answered() -> None:
+    kube, stop = FakeKube(), asyncio.Event()
+    kube.fail = lambda verb, resource, name: Unavailable("the API server", "away")
+    metrics = Metrics.on(CollectorRegistry())
+    kubes = cast("Kube", kube)
+    process = leader._Process(SETTINGS, Workflows({}), OPTIONS, kubes, metrics, Liveness(), stop, wiring.as_it_is)
+    nothing = cast("Any", None)
+    looking = asyncio.create_task(process._first_look(nothing, nothing))
+    await asyncio.sleep(0.05)
+    stop.set()
+    await asyncio.wait_for(looking, 1)
 
 
 def test_health_answers_from_a_thread_of_its_own_with_the_reason() -> None:

@@ -16,7 +16,7 @@ from hummingbird_operator.api import conditions as c
 from hummingbird_operator.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from hummingbird_operator.agentruns.control import Control
     from hummingbird_operator.agentruns.notebook import Notebook
@@ -47,14 +47,19 @@ class Accepting:
         notebook: Notebook | None,
         recorder: Recorder,
         check: Callable[[Order], None],
+        quiet: Callable[[AgentRun], Awaitable[None]],
         metrics: Metrics,
         clock: Callable[[], datetime],
     ) -> None:
-        """`check` raises Invalid where a secret or a model that the order needs is not to be had."""
+        """`check` raises Invalid where a secret or a model that the order needs is not to be had.
+
+        `quiet` ends what runs in the run's sandbox, as far as that can be done soon.
+        """
         self._status = status
         self._notebook = notebook
         self._recorder = recorder
         self._check = check
+        self._quiet = quiet
         self._metrics = metrics
         self._clock = clock
 
@@ -107,6 +112,8 @@ class Accepting:
     async def conclude(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Settle the outcome; note and session follow."""
         control.abort.set(decision.reason)
+        if facts.stands(c.RunCondition.SANDBOX_READY):  # a process that died may have left a command at work
+            await self._quiet(facts.run)
         await self._status.write(
             facts.run, objects.concluded(facts.run, decision.reason, decision.message, self._clock())
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -12,10 +13,10 @@ from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
-from hummingbird_operator.agentruns.work import reason_of
+from hummingbird_operator.agentruns.work import QUIET_SECONDS, reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SandboxStatus
-from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost, Unavailable
+from hummingbird_operator.errors import Aborted, HummingbirdError, Invalid, NotFound, SandboxLost, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.accepting import Recorder
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 NONE_FREE = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
 STARTING = "no sandbox is ready: one is being started for this run (its pod says what it waits for)"
+NEVER_STARTED = ("StartTimeout", "ContainerExited")
+"""Causes of a loss that another sandbox would meet as well."""
 STARTING_SECONDS = 2.0
 """A claim that takes longer than this has met an empty pool, and the run says so."""
 SANDBOX_RETRY_SECONDS = 5.0
@@ -95,9 +98,14 @@ class Claiming:
         recorder: Recorder,
         metrics: Metrics,
         admit: Callable[[Facts], Awaitable[None]],
+        clean: Callable[[str], str],
         clock: Callable[[], datetime],
     ) -> None:
-        """`admit` raises Invalid where the run may not have the session that it names, before it gets its sandbox."""
+        """`admit` raises Invalid where the run may not have the session that it names, before it gets its sandbox;
+
+        `clean` redacts secrets from texts that leave the process.
+        """
+        self._clean = clean
         self._admit = admit
         self._status = status
         self._sandboxes = sandboxes
@@ -132,7 +140,10 @@ class Claiming:
             await self._conclude(run, c.Failure.INVALID, f"SandboxPool {pool} cannot make sandboxes: {refusal}")
             return
         except SandboxLost as lost:
-            await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost))
+            if lost.cause in NEVER_STARTED:
+                await self._conclude(run, c.Failure.SANDBOX_LOST, str(lost))
+            else:
+                await self.replace(run, lost)
             return
         except Unavailable as error:  # may last: its time must run from here, or nothing would ever end the run
             await self._waiting(run, control, str(error))
@@ -190,6 +201,25 @@ class Claiming:
         run = await self._status.write(run, status.model_copy(update={"start_time": began}))
         await self._recorder.emit(run, "Normal", c.Working.WAITING_FOR_SANDBOX, text)
         return run
+
+    async def replace(self, run: AgentRun, lost: SandboxLost) -> None:
+        """Let another sandbox take a lost one's place, once; whatever is left of it is deleted first, so that nothing
+
+        that is still on its way into it can have an effect. The second loss ends the run.
+        """
+        why = self._clean(str(lost))
+        if objects.loss(run):
+            await self._conclude(run, c.Failure.SANDBOX_LOST, why)
+            return
+        await self._sandboxes.let_go(run.metadata.uid, session=None)
+        await self._status.write(run, objects.sandbox_lost(run, why, self._clock()))
+        await self._recorder.emit(run, "Warning", c.Failure.SANDBOX_LOST, why)
+
+    async def quiet(self, run: AgentRun) -> None:
+        """End what runs in the run's sandbox, if that can be done soon; it is deleted or swept again later anyway."""
+        with contextlib.suppress(HummingbirdError):
+            if (member := await self._sandboxes.find(run.metadata.uid)) is not None:
+                await asyncio.to_thread(self._sandboxes.open(member, Abort()).sweep, seconds=QUIET_SECONDS)
 
     async def let_go(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Let the sandbox linger for a reply, or delete it where a reply could not use it.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun
+    from hummingbird_operator.errors import SandboxLost
 
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ class Control:
     began: datetime | None = None
     """When the turn came, until a checkpoint holds it."""
     let_go: bool = False
+    lost: SandboxLost | None = None
+    """Why its sandbox was lost, until that is written down."""
     unheld: int = 0
     """Looks at the run that found no finalizer of ours on it."""
     delivery_after: datetime | None = None

@@ -29,7 +29,7 @@ def enter(task: Task, sandbox: Sandbox, saved: SavedSession | None, sessions: Se
     problem = ""
     if saved is not None and task.restore:
         problem = _restored_once(task, sandbox, saved, sessions, journal)
-    if not task.lost:
+    if not task.lost or not journal.begun():  # of one in which nothing was done there is nothing to tell
         return ""
     results = journal.told()
     if any("notice" in result for result in results):
@@ -70,6 +70,7 @@ def _restore(task: Task, sandbox: Sandbox, saved: SavedSession, sessions: Sessio
         _, digest = restore_sandbox(sandbox, chunks)
     except ArchiveFailed as error:
         logger.warning("files were not restored: %s: %s", error, error.detail, extra={"run": task.name})
+        sandbox.exec("true")  # one that died of it is replaced, and the files with it
         return "The files of the sandbox could not be restored: in /tmp/data, files may be missing or cut off."
     if digest != saved.archive.digest:  # of a save that was never finished
         return "The files in /tmp/data may be newer than this conversation, or missing."

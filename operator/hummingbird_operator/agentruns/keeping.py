@@ -19,8 +19,8 @@ from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Saved, Worker
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.api.agentrun import AgentRun, SessionStatus
-from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
+from hummingbird_operator.api.agentrun import AgentRun, SessionStatus, UsageStatus
+from hummingbird_operator.errors import Conflict, Doubt, Invalid, NotFound, SandboxLost, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Sandboxes
@@ -106,6 +106,8 @@ class Keeping:
         except (Conflict, Invalid, SandboxLost) as error:
             await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, str(error))
             return
+        except Doubt:
+            raise
         except Unavailable as error:
             if not self._patience_over(run):
                 raise
@@ -123,6 +125,8 @@ class Keeping:
     async def _kept(self, facts: Facts, control: Control) -> tuple[Conversation, Saved] | None:
         try:
             return await self._keep(facts, control)
+        except Doubt:
+            raise
         except Unavailable as error:
             if not self._patience_over(facts.run):
                 raise
@@ -146,6 +150,8 @@ class Keeping:
         if wanted and note is not None and isinstance(facts.order, Order) and run.spec.session is None:
             try:
                 await self._noting.write(run, facts.order, note, said, prompt=True)
+            except Doubt:
+                raise
             except (Unavailable, Invalid, NotFound) as error:
                 logger.warning("the note has no prompt to reply: %s", error, extra={"run": run.metadata.name})
 
@@ -179,7 +185,12 @@ class Keeping:
 def _accounted(facts: Facts, said: Conversation | None) -> Facts:
     """With what the journal says was used: a run that was ended from outside the loop never told it to its status."""
     known = facts.run.status.usage
-    if said is None or (known is not None and known.iterations >= said.result.iterations):
+    if said is None or (known is not None and _told(known, said)):
         return facts
     status = facts.run.status.model_copy(update={"usage": objects.usage_of(said.result)})
     return replace(facts, run=facts.run.model_copy(update={"status": status}))
+
+
+def _told(known: UsageStatus, said: Conversation) -> bool:
+    """A call that was lost with its process adds to the cost, but is no turn."""
+    return known.iterations >= said.result.iterations and (known.cost_usd or 0) >= said.result.cost_usd

@@ -19,7 +19,7 @@ from hummingbird_operator.agentruns.notebook import Note, Notebook, Pages
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import NoteStatus
-from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.errors import Doubt, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.control import Control
@@ -133,6 +133,8 @@ class Noting:
                 run = await self._attempt(run)
                 standing = _noted(run, await self._post(run, order, order.target))
                 note = await self.write(run, order, standing, said, prompt=prompt)
+        except Doubt:
+            raise
         except Unavailable as error:
             await self._later(run, control, error)
         except (Invalid, NotFound) as error:
@@ -149,6 +151,8 @@ class Noting:
             return
         try:
             written = await self._notebook.update(target, note, self._pages.orphan(run))
+        except Doubt:
+            raise
         except Unavailable as error:
             await self._later(run, control, error)
         except (Invalid, NotFound) as error:

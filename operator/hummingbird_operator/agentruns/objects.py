@@ -122,14 +122,16 @@ def sandbox_ready(run: AgentRun, sandbox: SandboxStatus, reason: str, start: dat
     )
 
 
-def sandbox_lost(run: AgentRun, sandbox: SandboxStatus, why: str, now: datetime) -> AgentRunStatus:
+def sandbox_lost(run: AgentRun, why: str, now: datetime) -> AgentRunStatus:
     """The first sandbox is gone: another one is claimed, and the work goes on in it."""
+    held = run.status.sandbox
+    lost = held and SandboxStatus(backend=held.backend, name=held.name, uid=held.uid, lost=why)
     return with_status(
         run,
         now,
         (c.RunCondition.SANDBOX_READY, "False", c.Failure.SANDBOX_LOST, why),
         (c.RunCondition.SUCCEEDED, "Unknown", c.Working.WAITING_FOR_SANDBOX, f"{why}; it is replaced, once"),
-        sandbox=SandboxStatus(backend=sandbox.backend, name=sandbox.name, uid=sandbox.uid, lost=why),
+        sandbox=lost,
     )
 
 
@@ -141,7 +143,8 @@ def loss(run: AgentRun) -> str:
     ready = c.find(run.status.conditions, c.RunCondition.SANDBOX_READY)
     if ready is None or ready.reason not in (c.Failure.SANDBOX_LOST, c.Checkpoint.REPLACED):
         return ""
-    return (run.status.sandbox and run.status.sandbox.lost) or "the sandbox was lost"
+    told = ready.message if ready.reason == c.Failure.SANDBOX_LOST else ""
+    return (run.status.sandbox and run.status.sandbox.lost) or told or "the sandbox was lost"
 
 
 def concluded(run: AgentRun, reason: str, message: str, now: datetime, **changes: Any) -> AgentRunStatus:

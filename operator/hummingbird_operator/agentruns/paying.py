@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hummingbird_ai.abort import Abort
-from hummingbird_operator.errors import Aborted, Unavailable
-
 if TYPE_CHECKING:
+    from hummingbird_ai.abort import Abort
     from hummingbird_ai.messages import Content, ModelAdapter, ModelResponse, ToolDef
-
-LOOK_AGAIN_SECONDS = 2.0
 
 
 class GuardedModel:
-    """Implements hummingbird_ai.messages.ModelAdapter. `check` raises LeadershipLost, or Unavailable while nobody can
-
-    tell who leads: that is waited out, for the conversation so far is paid for.
-    """
+    """Implements hummingbird_ai.messages.ModelAdapter. `check` raises LeadershipLost, or Doubt."""
 
     def __init__(self, model: ModelAdapter, check: Callable[[], None]) -> None:
         self.name = model.name
@@ -40,8 +33,8 @@ class GuardedModel:
         max_output_tokens: int = 8192,
         abort: Abort | None = None,
     ) -> ModelResponse:
-        """See ModelAdapter. Raises LeadershipLost and Aborted besides."""
-        self._wait_until_sure(abort or Abort())
+        """See ModelAdapter. Raises LeadershipLost and Doubt besides: each try of a retry looks anew."""
+        self._check()
         return self._model.generate(
             contents,
             system=system,
@@ -51,11 +44,3 @@ class GuardedModel:
             max_output_tokens=max_output_tokens,
             abort=abort,
         )
-
-    def _wait_until_sure(self, abort: Abort) -> None:
-        while True:
-            try:
-                return self._check()
-            except Unavailable as error:
-                if abort.wait(error.retry_after or LOOK_AGAIN_SECONDS):
-                    raise Aborted(abort.reason or "Cancelled") from error

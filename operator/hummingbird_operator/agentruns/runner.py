@@ -43,6 +43,8 @@ Apply = Callable[[Facts, Decision, "Control"], Awaitable[None]]
 
 SURPRISES = 5
 """Times that one step of a run may meet an error which nobody expected."""
+LONGEST_HINT_SECONDS = 600.0
+"""A service that asks for more than this is asked again all the same."""
 FINALIZER_PAUSE_SECONDS = 0.5
 UNHELD_LOOKS = 6
 """Looks after which a run that has no finalizer yet is given one by us."""
@@ -168,7 +170,7 @@ class Runner:
         if outages.away(error) and outages.run is not None:
             await self._recorder.emit(outages.run, "Warning", c.Checkpoint.RETRYING, str(error))
         logger.warning("%s; tried again in %.1f s", error, outages.delay(), extra={"run": control.name})
-        await control.pause(error.retry_after or outages.delay())
+        await control.pause(min(error.retry_after or outages.delay(), LONGEST_HINT_SECONDS))
 
 
 class _Gone(HummingbirdError):
@@ -196,7 +198,7 @@ class _Outages:
     def away(self, error: Unavailable) -> bool:
         """A service did not answer; whether that is news."""
         news = self._since is None or self._service != error.service
-        self._since = self._since or self._clock()
+        self._since = self._clock() if news else self._since  # one service's outage is no part of another's
         self._service, self._problem = error.service, str(error)
         self._tries += 1
         return news

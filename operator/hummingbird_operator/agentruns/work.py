@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+QUIET_SECONDS = 2.0
+"""How long the end of a run waits for a sandbox that does not answer; it is deleted or swept again behind the note."""
+
 
 @dataclass(frozen=True)
 class Conversation:
@@ -113,7 +116,7 @@ class Worker:
             raise said.result.lost  # with another one it goes on where it was
         if said.result.outcome in (Outcome.CANCELLED, Outcome.TIMED_OUT):
             with suppress(HummingbirdError):  # at once: note and save may take longer than anybody wants it to run
-                sandbox.sweep()
+                sandbox.sweep(seconds=QUIET_SECONDS)
         if said.result.outcome in (Outcome.SHUTTING_DOWN, Outcome.STORE_UNAVAILABLE):
             return said  # the journal waited for its store already
         try:

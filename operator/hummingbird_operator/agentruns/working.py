@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
@@ -31,8 +31,7 @@ from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.state import Progress
 
 if TYPE_CHECKING:
-    from hummingbird_operator.agentruns.accepting import Recorder
-    from hummingbird_operator.agentruns.claiming import Sandboxes
+    from hummingbird_operator.agentruns.claiming import Member, Sandboxes
     from hummingbird_operator.agentruns.control import Control
     from hummingbird_operator.agentruns.runner import Apply
     from hummingbird_operator.agentruns.status import StatusWriter
@@ -53,18 +52,18 @@ class Working:
         sandboxes: Sandboxes,
         worker: Worker,
         executor: Executor,
-        recorder: Recorder,
+        replace: Callable[[AgentRun, SandboxLost], Awaitable[None]],
         metrics: Metrics,
         clean: Callable[[str], str],
         clock: Callable[[], datetime],
     ) -> None:
-        """`clean` redacts secrets from texts that leave the process."""
+        """`replace` lets another sandbox take a lost one's place; `clean` redacts secrets from texts."""
         self._clean = clean
         self._status = status
         self._sandboxes = sandboxes
         self._worker = worker
         self._executor = executor
-        self._recorder = recorder
+        self._replace = replace
         self._metrics = metrics
         self._clock = clock
 
@@ -75,8 +74,8 @@ class Working:
     async def work(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Run the agent in a thread, and end it when somebody wants that or the time is up."""
         run = facts.run
-        member = await self._sandboxes.find(control.uid)
-        lost = await self._lost(run) if member is None else None
+        member = await self._member(run)
+        lost = control.lost or (await self._lost(run) if member is None else None)
         await self._label(run)
         reached = Reached(control.name)
         sandbox = self._sandboxes.open(member, control.abort) if member is not None else None
@@ -88,7 +87,9 @@ class Working:
             run = await self._accompany(call, run, facts, control, reached)
             said = await call
         except SandboxLost as error:
-            await self._replace(run, lost or error)
+            control.lost = lost or error  # kept until it is written down: what is left of the sandbox is deleted first
+            await self._replace(run, control.lost)
+            control.lost = None
             return
         except Invalid as error:
             await self._conclude(run, reason_of(error), str(error))
@@ -97,6 +98,13 @@ class Working:
             return
         control.conversation = said
         await self._answered(run, said)
+
+    async def _member(self, run: AgentRun) -> Member | None:
+        """The very sandbox that its checkpoint names: in another one, what came before never happened."""
+        member, held = await self._sandboxes.find(run.metadata.uid), run.status.sandbox
+        if member is not None and held is not None and held.uid and member.uid != held.uid:
+            return None
+        return member
 
     async def _lost(self, run: AgentRun) -> SandboxLost | None:
         """Why the run's sandbox is not there. Raises Unavailable while it is alive and only not Ready for now."""
@@ -107,19 +115,6 @@ class Working:
         if lost is None:
             raise Unavailable("the sandbox", f"{held.name} is not Ready for now")
         return lost
-
-    async def _replace(self, run: AgentRun, lost: SandboxLost) -> None:
-        """Let another sandbox take its place, once; whatever is left of it is deleted first, so that nothing that is
-
-        still on its way into it can have an effect. The second loss ends the run.
-        """
-        held, why = run.status.sandbox, self._clean(str(lost))
-        if held is None or objects.loss(run):
-            await self._conclude(run, c.Failure.SANDBOX_LOST, why)
-            return
-        await self._sandboxes.let_go(run.metadata.uid, session=None)
-        await self._status.write(run, objects.sandbox_lost(run, held, why, self._clock()))
-        await self._recorder.emit(run, "Warning", c.Failure.SANDBOX_LOST, why)
 
     async def _label(self, run: AgentRun) -> None:
         """Labels for people; a run can do without them."""

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+RELEASE_SECONDS = 2.0
 
 
 def machine_clock() -> float:
@@ -57,18 +58,21 @@ class Election:
         on_lost: Callable[[], None],
         clock: Callable[[], float] = machine_clock,
         retry_seconds: float = RETRY_SECONDS,
+        renew_seconds: float = RENEW_SECONDS,
     ) -> None:
         self.identity = identity
         self.epoch = 0
         """leaseTransitions at our acquisition: it grows with every change of the holder."""
+        self.renewals = 0
+        """How often it was renewed: a watch that lives has shown some of them."""
         self._kube = kube
         self._namespace = namespace
         self._name = name
         self._on_lost = on_lost
         self._clock = clock
         self._retry_seconds = retry_seconds
+        self._renew_seconds = renew_seconds
         self._renewed = float("-inf")
-        self._steady_since = float("-inf")
         self._over = "this process does not lead yet"
         self._seen: Held | None = None
         self._lease: Object = {}
@@ -76,7 +80,7 @@ class Election:
 
     def is_leader(self) -> bool:
         """Whether this process may still write: its last renewal is younger than the renew deadline."""
-        return not self._over and self._clock() - self._renewed < RENEW_SECONDS
+        return not self._over and self._clock() - self._renewed < self._renew_seconds
 
     def check(self) -> None:
         """To be called right before any write to a forge, a store, a run or a sandbox.
@@ -89,21 +93,17 @@ class Election:
             text = "the Lease could not be renewed in time: nothing is written until it can"
             raise Doubt("the API server", text, retry_after=self._retry_seconds)
 
-    def steady_seconds(self) -> float:
-        """For how long every renewal has succeeded: as long, a living watch must have shown some of them."""
-        return self._clock() - self._steady_since
-
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait for the Lease and keep renewing it; False when `stop` was set first."""
         while not stop.is_set():
             try:
-                async with asyncio.timeout(RENEW_SECONDS):
+                async with asyncio.timeout(self._renew_seconds):
                     taken = await self._try_to_take()
             except (HummingbirdError, TimeoutError) as error:
                 logger.warning("the lease cannot be looked at: %s", error)
                 taken = False
             if taken:
-                self._over, self._steady_since = "", self._renewed
+                self._over = ""
                 self._renewal = asyncio.create_task(self._keep_renewing())
                 return True
             with contextlib.suppress(TimeoutError):
@@ -122,8 +122,8 @@ class Election:
             return
         nobody = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
-            async with asyncio.timeout(self._retry_seconds):
-                await self._swap_ours(nobody)
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._write_ours(nobody)
         except (HummingbirdError, TimeoutError) as error:
             logger.warning("the lease was not released and will run out instead: %s", error)
 
@@ -172,31 +172,38 @@ class Election:
         while True:
             await asyncio.sleep(self._retry_seconds)
             try:
-                async with asyncio.timeout(RENEW_SECONDS / 2):
-                    await self._renew(self._clock())
+                await self._renew()
             except (Conflict, NotFound) as error:  # somebody took it, or took it away: there is nothing to wait for
                 self._over = f"the Lease is not this process's any more: {error}"
                 self._on_lost()
                 return
             except (HummingbirdError, TimeoutError) as error:
-                self._steady_since = float("inf")
                 doubt = "" if self.is_leader() else "; nothing is written until it can"
                 logger.warning("the lease was not renewed: %s%s", error or "no answer in time", doubt)
 
-    async def _renew(self, began: float) -> None:
-        self._lease = await self._swap_ours(self._mine())
-        self._renewed = began
-        self._steady_since = min(self._steady_since, began)
+    async def _renew(self) -> None:
+        self._renewed = await self._write_ours(self._mine())
+        self.renewals += 1
 
-    async def _swap_ours(self, spec: Object) -> Object:
+    async def _write_ours(self, spec: Object) -> float:
+        """Write to the Lease that we hold; when that began. Raises Conflict where somebody else has it."""
         try:
-            return await self._swap(self._lease, spec)
+            return await self._timed_swap(spec)
         except Conflict:
-            # an earlier renewal whose answer was lost, or that was cut short, leaves a newer version of our own
-            lease = await self._kube.get(LEASES, self._namespace, self._name)
+            # an earlier renewal whose answer was lost, or came too late, leaves a newer version of our own
+            async with asyncio.timeout(self._renew_seconds):
+                lease = await self._kube.get(LEASES, self._namespace, self._name)
             if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
                 raise
-            return await self._swap(lease, spec)
+            self._lease = lease
+            return await self._timed_swap(spec)
+
+    async def _timed_swap(self, spec: Object) -> float:
+        """Each call has a time of its own: an API server that is slow, but not too slow, must not end the lead."""
+        began = self._clock()
+        async with asyncio.timeout(self._renew_seconds):
+            self._lease = await self._swap(self._lease, spec)
+        return began
 
     async def _swap(self, lease: Object, spec: Object) -> Object:
         """Write those fields, if the Lease is still the one that was read."""

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.messages import ModelResponse, Usage
-from hummingbird_operator.errors import Aborted, Conflict, Invalid, Unavailable
+from hummingbird_operator.errors import Aborted, Conflict, Doubt, Invalid, Unavailable
 from hummingbird_operator.sessions.store import BlobStore
 
 T = TypeVar("T")
@@ -260,13 +260,16 @@ class RunJournal:
         while True:
             try:
                 return call()
+            except Doubt as doubt:  # about the lead; the store did nothing wrong, and its time stands still
+                wait = doubt.retry_after or _LONGEST_PAUSE
+                give_up_at += wait
             except Unavailable as error:
                 wait = max(pause, error.retry_after or 0.0)
                 if self._clock() + wait > give_up_at:
                     raise
+                pause = min(2 * pause, _LONGEST_PAUSE)
             if self._wait(wait):
                 raise Aborted(self._abort.reason or "Cancelled")
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _intent(attempt: int) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from hummingbird_ai import errors as ai
 from hummingbird_operator.api.conditions import Failure, Success
-from hummingbird_operator.errors import Aborted, Conflict, HummingbirdError, LeadershipLost, SandboxLost
+from hummingbird_operator.errors import Aborted, Conflict, Doubt, HummingbirdError, LeadershipLost, SandboxLost
 
 
 class Outcome(StrEnum):
@@ -29,11 +29,11 @@ _ABORTS = {"TimedOut": Outcome.TIMED_OUT, "ShuttingDown": Outcome.SHUTTING_DOWN}
 
 
 def outcome_of(error: ai.ModelError | HummingbirdError) -> Outcome:
-    """The end that an error means. Conflict and LeadershipLost are raised again: their process may conclude nothing.
+    """The end that an error means. Conflict, LeadershipLost and Doubt are raised again: they may conclude nothing.
 
     What is left of our own errors once tools have turned theirs into results comes from the journal's store.
     """
-    if isinstance(error, Conflict | LeadershipLost):
+    if isinstance(error, Conflict | LeadershipLost | Doubt):
         raise error
     if isinstance(error, Aborted | ai.CallAborted):
         return _ABORTS.get(error.reason, Outcome.CANCELLED)

@@ -37,7 +37,7 @@ from hummingbird_operator.agentruns.working import Working
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.delivery.redact import redact
-from hummingbird_operator.errors import LeadershipLost, Unavailable
+from hummingbird_operator.errors import Doubt, LeadershipLost
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 from hummingbird_operator.kube.guarded import GuardedKube
 from hummingbird_operator.sessions.sandbox import Sandbox
@@ -138,11 +138,12 @@ class Process:
         keeping = Keeping(
             self.status, sandboxes, worker, noting, threads, threads, retry_seconds=limits.retry_seconds, clock=clock
         )
+        claiming = Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clean, clock)
         parts = (
-            Accepting(self.status, notebook, world.events, lambda _: None, metrics, clock),
+            Accepting(self.status, notebook, world.events, lambda _: None, claiming.quiet, metrics, clock),
             noting,
-            Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clock),
-            Working(self.status, sandboxes, worker, threads, world.events, metrics, clean, clock),
+            claiming,
+            Working(self.status, sandboxes, worker, threads, claiming.replace, metrics, clean, clock),
             keeping,
         )
         self.steps = {step: apply for part in parts for step, apply in part.steps().items()}
@@ -220,7 +221,7 @@ class Process:
         if not self.leads:
             raise LeadershipLost("this process no longer leads")
         if self.unsure:
-            raise Unavailable("the API server", "the Lease could not be renewed", retry_after=0.01)
+            raise Doubt("the API server", "the Lease could not be renewed", retry_after=0.01)
 
     # --- death ---
 

@@ -206,7 +206,7 @@ async def test_a_sandbox_in_which_nothing_can_be_ended_does_not_linger(world: Wo
     world.start()
     await world.until_now(lambda: len(world.model.calls) == 3)
 
-    def sweep() -> None:
+    def sweep(*, seconds: float | None = None) -> None:
         raise Unavailable("the sandbox", "its processes could not be ended")
 
     world.pool.made[0].sweep = sweep  # type: ignore[method-assign]
@@ -227,7 +227,7 @@ async def test_a_cancel_ends_what_runs_in_the_sandbox_before_the_note_is_written
     swept = world.pool.made[0].sweep
     answered: list[object] = []
 
-    def sweep() -> None:
+    def sweep(*, seconds: float | None = None) -> None:
         answered.append(world.condition("Answered"))
         swept()
 
@@ -237,3 +237,44 @@ async def test_a_cancel_ends_what_runs_in_the_sandbox_before_the_note_is_written
     assert world.outcome == ("False", "Cancelled")
     assert answered[0] is None, "swept before anything else"
     nothing_is_left(world)
+
+
+async def test_a_command_that_a_dead_process_left_at_work_is_ended_before_the_note_of_a_cancelled_run(
+    world: World,
+) -> None:
+    world.says(shell("touch /tmp/data/begun; sleep 300"), "never")
+    world.order()
+    process = world.start()
+    await world.until_now(lambda: bool(world.pool.made) and (world.pool.made[0].root / "data/begun").exists())
+    process.dead = True
+    await process.end()
+    swept: list[object] = []
+
+    def sweep(*, seconds: float | None = None) -> None:
+        swept.append(world.condition("Answered"))
+
+    world.pool.made[0].sweep = sweep  # type: ignore[method-assign]
+    await world.cancel()
+    await world.live()
+    assert world.outcome == ("False", "Cancelled")
+    assert swept[0] is None
+
+
+async def test_the_status_says_what_a_call_that_was_lost_with_its_process_may_have_cost(world: World) -> None:
+    world.model_waits_at(1)
+    world.order()
+    process = world.start()
+    await world.until_now(lambda: len(world.model.calls) == 2)
+    await world.until(lambda: world.run().status.usage is not None)
+    told = world.run().status.usage
+    process.dead = True
+    await process.end()
+    await world.cancel()
+    world.model_goes_on()
+    await world.live()
+    usage = world.run().status.usage
+    assert told is not None
+    assert usage is not None
+    assert usage.iterations == told.iterations == 1
+    assert (usage.cost_usd or 0) > (told.cost_usd or 0)
+    assert f"${usage.cost_usd:.4f}" in world.notes[0].body

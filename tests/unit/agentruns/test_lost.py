@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from hummingbird_operator.errors import SandboxLost, Unavailable
+from hummingbird_operator.sessions.sandbox import ExecResult
+from tests.unit.agentruns.places import Place
 from tests.unit.agentruns.test_resuming import REPLY, first
 from tests.unit.agentruns.world import TURNS, World, shell
 
@@ -173,3 +177,79 @@ async def test_a_replacement_that_is_not_to_be_had_is_waited_for_and_said(world:
     world.pool.capacity = 10
     await world.finished()
     assert world.outcome == ("True", "Completed")
+
+
+@pytest.mark.parametrize(("cause", "ends"), [("Preempted", "Completed"), ("StartTimeout", "SandboxLost")])
+async def test_one_that_is_lost_while_it_is_claimed_is_the_first_loss_and_one_that_never_started_the_last(
+    world: World, cause: str, ends: str
+) -> None:
+    world.pool.problem = SandboxLost(cause, "made by a test")
+    world.order()
+    world.start()
+    if ends == "Completed":
+        await world.until(lambda: world.condition("SandboxReady") == ("False", "SandboxLost"))
+        world.pool.problem = None
+    run = await world.finished()
+    assert world.condition("Succeeded") == ("True" if ends == "Completed" else "False", ends)
+    if ends == "Completed":
+        assert run.status.sandbox is not None
+        assert run.status.sandbox.lost == "the sandbox was lost (Preempted): made by a test"
+        assert "A new one has taken its place" not in str(world.model.calls[-1].contents), "nothing was done in it"
+
+
+async def test_another_pod_of_the_run_is_not_the_sandbox_that_its_work_is_in(world: World) -> None:
+    world.order()
+    await world.live(lambda _, name: name == "before model.generate")
+    (old,) = world.pool.places
+    world.pool.places.append(world.pool._make())
+    world.pool.places[-1].run = old.run
+    world.pool.delete(old)
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    assert world.condition("SandboxReady") == ("True", "Replaced")
+
+
+async def test_the_cause_is_not_overwritten_by_our_own_deletion(world: World) -> None:
+    world.model_waits_at(0)
+    world.order()
+    world.start()
+    refused: list[str] = []
+
+    def fail(verb: str, *_: object) -> Exception | None:
+        if verb != "patch" or refused or not world.pool.made or world.pool.active:
+            return None
+        refused.append(verb)
+        return Unavailable("the API server", "made by a test")
+
+    await lose_after(world, 0, "OOMKilled")
+    world.kube.fail = fail
+    run = await world.finished()
+    assert refused
+    assert run.status.sandbox is not None
+    assert "OOMKilled" in (run.status.sandbox.lost or "")
+
+
+async def test_what_is_said_of_the_files_is_what_holds_in_the_sandbox_that_serves(world: World) -> None:
+    session = (await first(world)).metadata.uid
+    world.pool.delete(world.pool.places[0])
+    make = world.pool._make
+
+    def mortal() -> Place:
+        place = make()
+
+        def die(command: str, chunks: Iterable[bytes]) -> ExecResult:
+            list(chunks)
+            place.sandbox.lose("OOMKilled", CAUSES["OOMKilled"])
+            return ExecResult(137, "", "Killed")
+
+        if len(world.pool.made) == 2:  # the first one of the reply: unpacking kills it
+            place.sandbox.stream_exec = die  # type: ignore[method-assign]
+        return place
+
+    world.pool._make = mortal  # type: ignore[method-assign]
+    world.order("why", session=session, message="and on arm64?")
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    assert world.condition("SandboxReady") == ("True", "Replaced")
+    assert "could not be restored" not in str(world.model.calls[-1].contents)
+    assert "three" in str(world.model.calls[-1].contents[-1])

@@ -12,6 +12,7 @@ from hummingbird_ai.errors import AuthFailed
 from hummingbird_operator.agentruns.decide import Step
 from hummingbird_operator.errors import Conflict, Invalid, Unavailable
 from tests.unit.agentruns.builders import NOW
+from tests.unit.agentruns.places import Place
 from tests.unit.agentruns.world import TURNS, World, shell
 
 
@@ -214,7 +215,7 @@ async def test_a_process_that_no_longer_leads_stops_its_model_call_and_writes_no
 async def test_a_process_that_cannot_renew_its_lease_keeps_its_call_writes_nothing_and_goes_on_afterwards(
     world: World,
 ) -> None:
-    world.store_patience = 30.0
+    world.store_patience = 0.1  # the store was never away: no patience with it is used up
     world.model_waits_at(1)
     world.order()
     process = world.start()
@@ -283,3 +284,23 @@ async def test_a_sandbox_that_does_not_answer_is_asked_for_its_files_again_befor
     assert len(saved["contents"]) == 6
     assert (saved["archive"] is not None) is heals
     assert len(asked) > 2
+
+
+async def test_one_hiccup_of_the_store_after_a_long_outage_of_something_else_ends_nothing(world: World) -> None:
+    world.order()
+    await world.live(lambda _, name: name == "before model.generate")
+    find, began = world.pool.find, world.loop.time()
+    hiccups: list[int] = []
+
+    async def away(run_uid: str) -> Place | None:
+        if world.loop.time() - began < 700:
+            raise Unavailable("the sandbox", "not Ready for now")
+        if not hiccups:
+            hiccups.append(1)
+            world.store.fail_next = 1
+        return await find(run_uid)
+
+    world.pool.find = away  # type: ignore[method-assign]
+    await world.live()
+    assert world.outcome == ("True", "Completed")
+    assert hiccups

@@ -1,20 +1,19 @@
-"""Nobody but the leader pays for answers; a leader that cannot be sure waits, for what came before is paid for."""
+"""Nobody but the leader pays for answers."""
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from hummingbird_ai.abort import Abort
+from hummingbird_ai.calls import generate_with_retry
+from hummingbird_ai.errors import Overloaded
 from hummingbird_ai.testing import ScriptedModel
 from hummingbird_operator.agentruns.paying import GuardedModel
-from hummingbird_operator.errors import Aborted, LeadershipLost, Unavailable
+from hummingbird_operator.errors import Doubt, LeadershipLost
 
 
-def ask(model: GuardedModel, abort: Abort | None = None) -> str:
+def ask(model: GuardedModel) -> str:
     contents = [model.make_user_content("hello")]
-    return model.generate(contents, system="s", tools=(), abort=abort).text
+    return model.generate(contents, system="s", tools=()).text
 
 
 def test_a_process_that_no_longer_leads_makes_no_call() -> None:
@@ -28,31 +27,21 @@ def test_a_process_that_no_longer_leads_makes_no_call() -> None:
     assert inner.calls == []
 
 
-def test_a_process_that_cannot_be_sure_waits_until_it_is() -> None:
-    inner, left = ScriptedModel(["yes"]), [3]
+def test_a_process_that_cannot_be_sure_makes_no_call_and_each_try_looks_anew() -> None:
+    inner, sure = ScriptedModel([Overloaded("503"), "yes"]), [True]
 
-    def unsure() -> None:
-        left[0] -= 1
-        if left[0] > 0:
-            assert inner.calls == []
-            raise Unavailable("the API server", "away", retry_after=0.001)
+    def check() -> None:
+        if not sure[0]:
+            raise Doubt("the API server", "away")
 
-    assert ask(GuardedModel(inner, unsure)) == "yes"
-    assert left == [0]
+    model = GuardedModel(inner, check)
+    contents = [model.make_user_content("hello")]
 
+    def pause(_: float) -> None:
+        sure[0] = False
 
-def test_a_cancel_ends_that_wait() -> None:
-    inner, abort, asked = ScriptedModel(["yes"]), Abort(), threading.Event()
-
-    def unsure() -> None:
-        asked.set()
-        raise Unavailable("the API server", "away", retry_after=60)
-
-    def cancel() -> None:
-        asked.wait(10)
-        abort.set("Cancelled")
-
-    threading.Thread(target=cancel).start()
-    with pytest.raises(Aborted, match="Cancelled"):
-        ask(GuardedModel(inner, unsure), abort)
-    assert inner.calls == []
+    with pytest.raises(Doubt):
+        generate_with_retry(model, contents, system="s", tools=(), max_attempts=3, sleep=pause)
+    assert len(inner.calls) == 1
+    sure[0] = True
+    assert ask(model) == "yes"
