@@ -5,17 +5,20 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from hummingbird_ai.abort import Abort
-from hummingbird_operator.errors import Aborted, Invalid, NotFound, SandboxLost, Unavailable
-from hummingbird_operator.kube.exec import ExecStream, NotStarted, StreamBroken
+from hummingbird_operator.errors import Aborted, Doubt, Invalid, NotFound, Unavailable
+from hummingbird_operator.kube.exec import NotStarted, StreamBroken
 from hummingbird_operator.kube.status import ExecStatus
 from hummingbird_operator.sandboxes import commands
+from hummingbird_operator.sandboxes.patience import Patience, bounded
 from hummingbird_operator.sandboxes.streams import Bounded, Output, Receiver, Source, SourceFailed, proof_of, stdout_of
+from hummingbird_operator.sandboxes.transport import Transport
 from hummingbird_operator.sessions.sandbox import EXEC_TIMEOUT, CommandResult, ExecResult, RunLimits
 
 SERVICE = "the sandbox"
@@ -23,30 +26,23 @@ STREAM_SECONDS = 1800.0
 """An upper bound for moving a file: the run's own deadline normally ends it first."""
 ANSWER_SECONDS = 30.0
 """How long after its time limit a command's record is waited for."""
-RECONNECT_SECONDS = 60.0
-"""How long a command that was cut off is asked for again, beyond its time limit."""
+RECONNECT_SECONDS = 180.0
+"""How long a command that was cut off is asked for again, beyond its time limit: an API server may be away for minutes.
+Time in doubt about who leads is not counted."""
+SWEEP_TRIES = 5
+CLEAN_SECONDS = 10.0
+CLEAN_ABORTED_SECONDS = 1.0
+"""How long the removal of half a file may take, and how long where somebody waits for the end."""
 CHUNK = 1 << 16
 T = TypeVar("T")
-
-
-class Transport(Protocol):
-    """How commands get into the sandbox."""
-
-    def open(
-        self, argv: Sequence[str], *, deadline_seconds: float | None, abort: Abort | None
-    ) -> AbstractContextManager[ExecStream]:
-        """Start a command; see kube.exec.ExecConnection.open for the errors."""
-
-    def lost(self) -> SandboxLost | None:
-        """Whether the sandbox is gone, by a live look. Raises Unavailable when that cannot be told."""
 
 
 class ShellSandbox:
     """Implements sessions.sandbox.Sandbox over a Transport. Methods may be called from one thread at a time.
 
-    `abort` ends every method but `cleanup`, `linger` and `sweep`, which are what follows an abort. To read files of
-    a cancelled run, make another one without it. `check` is called before each connection and raises where this process
-    may not touch the sandbox (any more).
+    `abort` ends every method, in its pauses too, but `cleanup`, `linger` and `sweep`, which are what follows an abort.
+    To read files of a cancelled run, make another one without it. `check` is called before each connection and raises
+    where this process may not touch the sandbox (any more); Doubt is waited out.
     """
 
     def __init__(
@@ -59,7 +55,7 @@ class ShellSandbox:
         check: Callable[[], None] = lambda: None,
         places: commands.Places = commands.IN_SANDBOX,
         clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], object] | None = None,
     ) -> None:
         self._transport = transport
         self._abort = abort
@@ -67,8 +63,7 @@ class ShellSandbox:
         self._on_linger = on_linger
         self._may = check
         self._places = places
-        self._clock = clock
-        self._pause = pause
+        self._patience = Patience(abort, clock, pause)
 
     # --- the protocol ---
 
@@ -129,8 +124,8 @@ class ShellSandbox:
     def run(self, command_id: str, command: str, limits: RunLimits) -> CommandResult:
         """Run the command once and bring back its record, over as many connections as it takes."""
         request = commands.request(self._places, command_id, command, limits)
-        give_up = self._clock() + limits.timeout_seconds + ANSWER_SECONDS + RECONNECT_SECONDS
-        delay, cut = 0.2, False
+        tries = self._patience.tries(limits.timeout_seconds + ANSWER_SECONDS + RECONNECT_SECONDS)
+        cut = False
         while True:
             try:
                 self._check()
@@ -139,29 +134,41 @@ class ShellSandbox:
                 # after a cut, what was known is our own request
                 return replace(answer, replayed=answer.replayed and not cut)
             except Unavailable as error:
-                if self._clock() >= give_up:
-                    raise
                 cut = cut or not isinstance(error, NotStarted)
-                self._pause(delay)
-                delay = min(delay * 2, 5.0)
+                tries.after(error)
 
-    def sweep(self) -> None:
-        """Kill everything but PID 1. The script comes on stdin: the model may have removed the installed one."""
-        for attempt in range(5):
+    def sweep(self, *, seconds: float | None = None) -> None:
+        """Kill everything but PID 1; with `seconds`, or Unavailable by then."""
+        if seconds is not None:
+            return bounded(SERVICE, seconds, partial(self._sweep_within, seconds))
+        for attempt in range(SWEEP_TRIES):
             try:
-                self._may()
-                with self._named():
-                    status, output = self._talk(["sh", "-s", "sweep"], [commands.script()], 30.0, None)
+                with suppress(Aborted):  # a sweep is what follows one
+                    self._check()
+                return self._sweep(30.0, None)
             except Unavailable:
-                if attempt == 4:
+                if attempt == SWEEP_TRIES - 1:
                     raise
-                self._pause(0.2 * 2**attempt)
-                continue
-            if status.exit_code != 0:
-                raise Unavailable(SERVICE, f"its processes could not be ended: {output.bytes(2).decode()[:300]}")
-            return
+                (self._patience.replaced or time.sleep)(0.2 * 2**attempt)
+        return None
 
     # --- one conversation ---
+
+    def _sweep_within(self, seconds: float, over: Abort) -> None:
+        tries = self._patience.tries(seconds, self._patience.replaced or over.wait)
+        while True:
+            try:
+                return self._sweep(max(tries.left, 0.0), over)
+            except Unavailable as error:
+                tries.after(error)
+
+    def _sweep(self, deadline: float, over: Abort | None) -> None:
+        """The script comes on stdin: the model may have removed the installed one."""
+        self._may()
+        with self._named():
+            status, output = self._talk(["sh", "-s", "sweep"], [commands.script()], deadline, over)
+        if status.exit_code != 0:
+            raise Unavailable(SERVICE, f"its processes could not be ended: {output.bytes(2).decode()[:300]}")
 
     def _ask(self, request: bytes, limits: RunLimits) -> CommandResult:
         argv = ["sh", self._places.script, "run"]
@@ -189,9 +196,11 @@ class ShellSandbox:
                 raise Unavailable(SERVICE, f"{result.stdout.strip()} of {source.bytes} bytes of {path} arrived")
         except NotStarted:
             raise
-        except BaseException:
+        except BaseException as error:
+            seconds = CLEAN_ABORTED_SECONDS if isinstance(error, Aborted) else CLEAN_SECONDS
+            remove = ["sh", "-c", commands.LOADER], [commands.line(f"rm -f {quoted}")]
             with suppress(Exception):  # half a file would be read as a whole one
-                self._talk(["sh", "-c", commands.LOADER], [commands.line(f"rm -f {quoted}")], 10.0, None)
+                bounded(SERVICE, seconds, lambda over: self._talk(*remove, seconds, over))
             raise
         return source.bytes, source.lines
 
@@ -242,30 +251,36 @@ class ShellSandbox:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Name the cause where the sandbox is lost; a broken stream is Unavailable, chained to what broke."""
+        """Name the cause where the sandbox is lost; a broken stream is Unavailable, chained to what broke.
+
+        Only the look says lost: a 404 of an exec may also be a proxy's, or a kubelet's that has not seen its pods yet.
+        """
         try:
             yield
         except (StreamBroken, NotFound, Invalid, Unavailable) as error:
             self._look(error)
             if isinstance(error, NotFound):
-                raise SandboxLost("Deleted", str(error)) from error
+                raise NotStarted(SERVICE, str(error)) from error
             if isinstance(error, StreamBroken):
                 raise Unavailable(SERVICE, str(error)) from error
             raise
 
     def _look(self, error: Exception | None = None) -> None:
         with suppress(Unavailable):
-            lost = self._transport.lost()
-            if lost is not None:
+            if (lost := self._transport.lost()) is not None:
                 raise lost from error
 
     def _check(self) -> None:
-        if self._abort is not None and self._abort.reason is not None:
-            raise Aborted(self._abort.reason)
-        try:
-            self._may()
-        except Unavailable as error:
-            raise NotStarted(error.service, error.problem, retry_after=error.retry_after) from error
+        """Wait until it is certain that this process may go on."""
+        while True:
+            if self._abort is not None and self._abort.reason is not None:
+                raise Aborted(self._abort.reason)
+            try:
+                return self._may()
+            except Doubt as doubt:
+                self._patience.bear(doubt)
+            except Unavailable as error:
+                raise NotStarted(error.service, error.problem, retry_after=error.retry_after) from error
 
     def _again(self, action: Callable[[], T]) -> T:
         """Repeat what is safe to repeat."""
@@ -276,14 +291,10 @@ class ShellSandbox:
         return self._retried(action, NotStarted)
 
     def _retried(self, action: Callable[[], T], which: type[Unavailable]) -> T:
-        give_up = self._clock() + RECONNECT_SECONDS
-        delay = 0.2
+        tries = self._patience.tries(RECONNECT_SECONDS)
         while True:
             try:
                 self._check()
                 return action()
-            except which:
-                if self._clock() >= give_up:
-                    raise
-                self._pause(delay)
-                delay = min(delay * 2, 5.0)
+            except which as error:
+                tries.after(error)

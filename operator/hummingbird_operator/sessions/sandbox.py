@@ -108,5 +108,8 @@ class Sandbox(Protocol):
     def run(self, command_id: str, command: str, limits: RunLimits) -> CommandResult:
         """Run the model's command once: a known id returns its recorded result and runs nothing."""
 
-    def sweep(self) -> None:
-        """End every process in the sandbox but its first and the one that does this."""
+    def sweep(self, *, seconds: float | None = None) -> None:
+        """End every process in the sandbox but its first and the one that does this.
+
+        With `seconds` it raises Unavailable where that was not done by then, and has no effect later.
+        """

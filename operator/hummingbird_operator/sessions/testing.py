@@ -133,7 +133,7 @@ class FakeSandbox:
             self._records[command_id] = self._run(command, limits)
             return self._records[command_id]
 
-    def sweep(self) -> None:
+    def sweep(self, *, seconds: float | None = None) -> None:
         """Kill every process group that `run` began."""
         for group in self._groups:
             _kill(group)
