@@ -26,6 +26,8 @@ SILENCE_SECONDS = 90.0
 """The server sends a bookmark each minute: a watch that says nothing for longer is dead, whatever its socket says."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
+LONGEST_ASKED_SECONDS = 60.0
+"""A server, or whatever stands before it, that asks for more is not obeyed: runs wait for what a watch shows."""
 
 
 async def keep_watching(
@@ -84,12 +86,13 @@ async def _events(
 
 
 def _retry_after(error: Exception) -> float:
-    """The server's own hint in seconds; 0 without one."""
+    """The server's own hint in seconds, as far as it is obeyed; 0 without one."""
     headers = error.headers if isinstance(error, aiohttp.ClientResponseError) else None
     try:
-        return max(0.0, float(headers.get("Retry-After") or 0)) if headers is not None else 0.0
+        asked_for = float(headers.get("Retry-After") or 0) if headers is not None else 0.0
     except ValueError:  # a date: no API server of Kubernetes sends one
         return 0.0
+    return min(max(0.0, asked_for), LONGEST_ASKED_SECONDS)
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

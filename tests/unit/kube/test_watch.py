@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hummingbird_operator.kube import watch
 from hummingbird_operator.kube.client import PODS
 from hummingbird_operator.kube.connection import Endpoint
 from hummingbird_operator.kube.watch import SILENCE_SECONDS, keep_watching
@@ -138,6 +139,19 @@ async def test_the_watch_waits_as_long_as_the_server_asks(server: ApiServer, tmp
         pod(server, "first")
         await seen.shows("first")
     assert server.asked[1].at - server.asked[0].at >= 1
+
+
+async def test_a_server_that_asks_for_an_hour_is_not_obeyed(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs wait for what the watch shows: it was blind for as long as anything before the server asked for."""
+    assert watch.LONGEST_ASKED_SECONDS == 60
+    monkeypatch.setattr(watch, "LONGEST_ASKED_SECONDS", 0.05)
+    refusals = [Refusal(429, headers={"Retry-After": text}) for text in ("3600", "1e9", "inf", "nan", "-1")]
+    server.fault = lambda asked: refusals.pop(0) if refusals else None
+    async with watching(server, tmp_path) as seen:
+        pod(server, "first")
+        await seen.shows("first")
 
 
 async def test_a_connection_that_is_refused_is_tried_again_until_somebody_listens(
