@@ -20,6 +20,7 @@ from hummingbird_operator.api import labels
 from hummingbird_operator.errors import HummingbirdError, NotFound, Unavailable
 from hummingbird_operator.kube.client import SANDBOX_POOLS, KubeApi
 from hummingbird_operator.kube.finalizers import hold
+from hummingbird_operator.kube.watch import LONGEST_ASKED_SECONDS
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.members import read
 from hummingbird_operator.sandboxpools.reconcile import ORPHAN_SECONDS, Reconciler, Recorder
@@ -34,6 +35,8 @@ DEBOUNCE_SECONDS = 0.05
 BACK_OFF_CAP_SECONDS = 30.0
 FINALIZER_SECONDS = 5.0
 """How long kopf is given to store its finalizer before we do."""
+LEAD_SECONDS = 1.0
+"""How often it is looked whether the lead is certain again."""
 SURPRISES = 5
 """Times that letting a pool go may meet an error which nobody expected, before it goes without."""
 
@@ -91,7 +94,8 @@ def register(registry: kopf.OperatorRegistry, deps: Deps) -> Callable[[Mapping[s
         meta = body["metadata"]
         held = "deletionTimestamp" in meta and labels.FINALIZER in meta.get("finalizers", ())
         # Deleted while nobody led: kopf starts no daemon for it, and takes the finalizer once this event is handled.
-        if held and meta["uid"] not in kept and namespace == deps.claims.namespace and deps.leads():
+        if held and meta["uid"] not in kept and namespace == deps.claims.namespace:
+            await certain(deps.leads, name)
             await let_go(reconciler, name, meta["uid"])
             wakes.forget(name)
 
@@ -181,8 +185,19 @@ async def _first(wake: asyncio.Event | None, stopped: Any, seconds: float) -> No
 
 
 def _asked_for(error: Exception) -> float:
-    """What the API server wants us to wait."""
-    return (error.retry_after or 0.0) if isinstance(error, Unavailable) else 0.0
+    """What the API server wants us to wait, as far as it is obeyed."""
+    return min(error.retry_after or 0.0, LONGEST_ASKED_SECONDS) if isinstance(error, Unavailable) else 0.0
+
+
+async def certain(leads: Callable[[], bool], name: str) -> None:
+    """Return once this process leads for certain. Where the lead is lost the process ends, and this with it: a handler
+
+    that returned would let kopf take the finalizer of a pool that the next leader has to let go.
+    """
+    if not leads():
+        logger.warning("pool %s is being deleted: it waits until it is certain who leads", name)
+    while not leads():  # noqa: ASYNC110 - a lead is told by a clock
+        await asyncio.sleep(LEAD_SECONDS)
 
 
 async def let_go(

@@ -79,6 +79,38 @@ async def test_a_pool_that_was_deleted_while_nobody_led_leaves_its_policy_to_the
     assert [owner["uid"] for owner in policy["metadata"]["ownerReferences"]] == [member.uid]
 
 
+async def test_a_pool_that_is_deleted_is_let_go_before_kopf_takes_its_finalizer_though_the_lead_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was skipped, and kopf, which no doubt holds back, took the finalizer: the policy went with the pool."""
+    monkeypatch.setattr(handlers, "LEAD_SECONDS", 0.001)
+    world, registry, asked = World(), kopf.OperatorRegistry(), []
+    certain = asyncio.Event()
+
+    def leads() -> bool:
+        asked.append(certain.is_set())
+        return certain.is_set()
+
+    handlers.register(registry, handlers.Deps(world.kube, world.claims, world.events, leads=leads))
+    world.pool()
+    await world.fill()
+    member = await world.claims.claim("run", session="s", pool="default", active_seconds=60)
+    assert member is not None
+    body = pool_body()
+    body["metadata"] |= {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": [labels.FINALIZER]}
+    (seen,) = registry._watching.get_all_handlers()
+    told: Any = seen.fn
+    writes, handled = world.kube.writes, asyncio.create_task(told(name="default", namespace=NAMESPACE, body=body))
+    async with asyncio.timeout(10):
+        while len(asked) < 5:  # noqa: ASYNC110 - nothing tells when it is asked
+            await asyncio.sleep(0.001)
+    assert not handled.done()
+    assert world.kube.writes == writes
+    certain.set()
+    await asyncio.wait_for(handled, 10)
+    assert [pod.uid for pod in world.pods()] == [member.uid]
+
+
 def test_no_handler_detects_changes_and_none_is_synchronous() -> None:
     """kopf.md §0 no. 1, 8: such handlers lose cancels, repeat after a kill, and block in threads."""
     registry = registered()
