@@ -43,7 +43,12 @@ def standby(snapshot: Snapshot, *, template_hash: str) -> list[Pod]:
     return sorted(found, key=lambda pod: (pod.created, pod.name))
 
 
-def room(snapshot: Snapshot, unseen: Collection[str]) -> int:
+def room(snapshot: Snapshot, unseen: Collection[str], *, now: datetime) -> int:
     """How many more members the pool may have; `unseen` names those just made that the reading may not show."""
-    known = {pod.name for pod in snapshot.pods if not pod.terminal}
+    known = {pod.name for pod in snapshot.pods if pod.counts(now)}
     return snapshot.pool.spec.max_sandboxes - len(known | set(unseen))
+
+
+def leaving(snapshot: Snapshot, *, run_uid: str, now: datetime) -> list[Pod]:
+    """What the run held and lost, and what takes its place in the pool until it is gone."""
+    return [pod for pod in snapshot.pods if pod.run == run_uid and not pod.live and pod.counts(now)]

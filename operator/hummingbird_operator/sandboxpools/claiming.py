@@ -13,6 +13,18 @@ from hummingbird_operator.sandboxpools.members import POD_BACKEND, POOLED_BACKEN
 
 
 @dataclass(frozen=True)
+class Wish:
+    """What a run asks for. `pool` is empty for a sandbox without one."""
+
+    run_uid: str
+    session: str
+    pool: str
+    active_seconds: int
+    replacement: bool
+    """For one that the run held and lost."""
+
+
+@dataclass(frozen=True)
 class Member:
     """A sandbox that a run holds. `pool` is empty for one made from a template of the settings (backend `k8s`)."""
 
@@ -34,7 +46,7 @@ class Member:
             pool=pod.pool,
             backend=POOLED_BACKEND if pod.pool else POD_BACKEND,
             lingered=lingered,
-            cold=pod.name == objects.cold_name(pod.pool, run_uid),
+            cold=objects.made_for(run_uid, pod),
         )
 
 
@@ -52,6 +64,7 @@ class Claiming(Protocol):
         pool: str,
         active_seconds: int,
         template: Mapping[str, Any] | None = None,
+        replacement: bool = False,
     ) -> Member | None:
         """A member for the run, the same one when called again. None: nothing is free and there is no room."""
 

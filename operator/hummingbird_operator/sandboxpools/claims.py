@@ -11,28 +11,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from prometheus_client import CollectorRegistry
 
-from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost
+from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
 from hummingbird_operator.kube.client import PODS, KubeApi, QuotaExceeded
 from hummingbird_operator.sandboxpools import choose, objects, templates
-from hummingbird_operator.sandboxpools.claiming import Claiming, Member
-from hummingbird_operator.sandboxpools.facts import Reader, Snapshot
+from hummingbird_operator.sandboxpools.claiming import Claiming, Member, Wish
+from hummingbird_operator.sandboxpools.facts import NoPool, Reader, Snapshot
+from hummingbird_operator.sandboxpools.lingering import Lingering
 from hummingbird_operator.sandboxpools.members import Pod, read
 from hummingbird_operator.sandboxpools.metrics import PoolMetrics
 from hummingbird_operator.sandboxpools.policies import Policies
-from hummingbird_operator.sandboxpools.starts import Recent, Starts
+from hummingbird_operator.sandboxpools.starts import Leaving, Recent, Starts
 
 __all__ = ["Claiming", "Claims", "Member"]
 
 logger = logging.getLogger(__name__)
-
-LINGER_TRIES = 5
-"""Kubelets write to the pod as well; their writes are no reason to give it up."""
 
 
 class Claims:
@@ -55,8 +54,9 @@ class Claims:
         self._now = now
         self._clock = clock
         self._starts = Starts(kube, namespace, now=now, clock=clock, changed=self.changed)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._taken = Recent(clock)  # uids of members that this process claimed or is claiming
+        self._lingering = Lingering(kube, namespace, self.reader, self._starts, now=now, kept=self._taken.discard)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._made: dict[str, Recent] = {}  # by pool
         self._growth: dict[str, asyncio.Lock] = {}  # by pool
         self._tried: dict[str, str] = {}  # by run: the member whose claim may have been written
@@ -81,45 +81,29 @@ class Claims:
         pool: str,
         active_seconds: int,
         template: Mapping[str, Any] | None = None,
+        replacement: bool = False,
     ) -> Member | None:
         """A member for the run, the same one when called again. None: nothing is free and there is no room.
 
         `pool` names a SandboxPool; empty, a member is made from `template`, a PodTemplateSpec. A member that the run
-        held and lost is deleted, and replaced. Raises NotFound (no such pool), Invalid (naming what a person must
-        mend), SandboxLost (one was made and did not start), Unavailable (try again: what was begun is found).
+        held and lost is deleted; a `replacement` of it can be made although its node never lets it go. Raises NotFound
+        (no such pool, and nothing else), Invalid (naming what a person must mend), SandboxLost (one was made and did
+        not start), Unavailable (try again: what was begun is found).
         """
+        wish = Wish(run_uid, session, pool, active_seconds, replacement)
         async with self._locks.setdefault(run_uid, asyncio.Lock()):
-            if pool:
-                return await self._from_pool(run_uid, session, pool, active_seconds)
-            return await self._unpooled(run_uid, template, active_seconds)
+            try:
+                return await (self._from_pool(wish) if pool else self._unpooled(wish, template))
+            except NoPool:
+                raise
+            except NotFound as error:  # such as the namespace: a run must not be told that its pool is missing
+                raise Unavailable("the API server", str(error)) from error
 
     async def linger(self, run_uid: str, *, session: str) -> None:
         """Keep the member for the session's next run, or delete it where its pool keeps none. Idempotent."""
-        for pod in await self.reader.held_by(run_uid):
-            seconds = await self._linger_seconds(pod.pool)
-            if seconds > 0 and pod.live:
-                await self._linger(pod, run_uid, session, seconds)
-            else:
-                await self._starts.delete(pod)
+        await self._lingering.keep(run_uid, session)
         self._tried.pop(run_uid, None)
         self.notify()
-
-    async def _linger(self, pod: Pod, run_uid: str, session: str, seconds: int) -> None:
-        for _ in range(LINGER_TRIES):
-            operations = objects.linger_patch(pod, session=session, now=self._now(), seconds=seconds)
-            try:
-                await self._kube.patch(PODS, self.namespace, pod.name, operations)
-            except Conflict:
-                again = await self._starts.get(pod.name)
-                if again is None or again.uid != pod.uid or again.run != run_uid:
-                    return
-                pod = again
-            except NotFound:
-                return
-            else:
-                self._taken.discard(pod.uid)
-                return
-        raise Conflict(f"{pod.name} was written to {LINGER_TRIES} times while it was to linger")
 
     async def release(self, run_uid: str) -> None:
         """Delete what the run holds. Idempotent."""
@@ -188,26 +172,35 @@ class Claims:
                 await self._starts.delete(pod)
         return Member.of(await self._starts.ready(held[0]), self.namespace, run_uid) if held else None
 
-    async def _from_pool(self, run_uid: str, session: str, name: str, active_seconds: int) -> Member | None:
-        snapshot = await self.reader.snapshot(name)
+    async def _from_pool(self, wish: Wish) -> Member | None:
+        run_uid, snapshot = wish.run_uid, await self.reader.snapshot(wish.pool)
         # a member keeps its pool's label from birth to death, so one reading shows what the run holds as well
         if held := await self._resume(run_uid, snapshot.pods):
             return held
         spec = snapshot.pool.spec
-        active_seconds = min(active_seconds, spec.active_deadline_seconds)
-        again = choose.lingering(snapshot, session=session, now=self._now(), active_seconds=active_seconds)
+        wish = replace(wish, active_seconds=min(wish.active_seconds, spec.active_deadline_seconds))
+        again = choose.lingering(snapshot, session=wish.session, now=self._now(), active_seconds=wish.active_seconds)
         template = objects.template_of(snapshot.pool)
         free = choose.standby(snapshot, template_hash=objects.template_hash(template))
         # the one whose claim may still be on its way comes first: a second write to it fences the first
         tried = self._tried.get(run_uid)
         for pod in sorted((*again, *free), key=lambda pod: pod.name != tried):
-            taken = await self._take(pod, run_uid, active_seconds, spec.linger.seconds)
+            taken = await self._take(pod, run_uid, wish.active_seconds, spec.linger.seconds)
             if taken is not None:
-                self.metrics.claims.labels(name, "lingered" if pod.session else "warm").inc()
+                self.metrics.claims.labels(wish.pool, "lingered" if pod.session else "warm").inc()
                 return Member.of(taken, self.namespace, run_uid, lingered=bool(pod.session))
-        if choose.room(snapshot, self.unseen(snapshot)) <= 0:
+        if not self._room(snapshot, run_uid):
             return None
-        return await self._cold_in_pool(run_uid, name, active_seconds)
+        return await self._cold_in_pool(wish)
+
+    def _room(self, snapshot: Snapshot, run_uid: str) -> bool:
+        """Whether the pool may have one more. Raises Leaving where it may as soon as the run's own old one is gone."""
+        now = self._now()
+        room = choose.room(snapshot, self.unseen(snapshot), now=now)
+        own = choose.leaving(snapshot, run_uid=run_uid, now=now)
+        if room <= 0 < room + len(own):
+            raise Leaving(f"{own[0].name}, which this run had before, is still being deleted and has its place")
+        return room > 0
 
     async def _take(self, pod: Pod, run_uid: str, active_seconds: int, linger_seconds: int) -> Pod | None:
         """The compare-and-swap. None: it is somebody else's, or about to be."""
@@ -235,60 +228,46 @@ class Claims:
         del self._tried[run_uid]
         return None
 
-    async def _cold_in_pool(self, run_uid: str, name: str, active_seconds: int) -> Member | None:
-        async with self.growth(name):
-            snapshot = await self.reader.snapshot(name)
+    async def _cold_in_pool(self, wish: Wish) -> Member | None:
+        async with self.growth(wish.pool):
+            snapshot = await self.reader.snapshot(wish.pool)
             if snapshot.pool.metadata.deleting:  # its policy is about to be left to the members that it has
-                raise NotFound(f"SandboxPool {name} is being deleted")
-            if choose.room(snapshot, self.unseen(snapshot)) <= 0:
+                raise NoPool(f"SandboxPool {wish.pool} is being deleted")
+            if not self._room(snapshot, wish.run_uid):
                 return None
             template = objects.template_of(snapshot.pool)
             await self.policies.ensure(snapshot.pool)
-            pod = await self._cold(run_uid, template, name, active_seconds, snapshot.pool.spec.linger.seconds)
-        return await self._started(pod, run_uid)
+            pod = await self._cold(wish, template, snapshot.pool.spec.linger.seconds)
+        return await self._started(pod, wish.run_uid)
 
-    async def _unpooled(self, run_uid: str, template: Mapping[str, Any] | None, active_seconds: int) -> Member | None:
-        if held := await self._resume(run_uid, await self.reader.held_by(run_uid)):
+    async def _unpooled(self, wish: Wish, template: Mapping[str, Any] | None) -> Member | None:
+        if held := await self._resume(wish.run_uid, await self.reader.held_by(wish.run_uid)):
             return held
         if template is None:
             raise Invalid("sandbox", "neither a pool nor a template was given")
         templates.check(template, "sandbox")
         await self.policies.ensure(None)
-        return await self._started(await self._cold(run_uid, template, "", active_seconds, 0), run_uid)
+        return await self._started(await self._cold(wish, template, 0), wish.run_uid)
 
-    async def _cold(
-        self, run_uid: str, template: Mapping[str, Any], pool: str, active_seconds: int, linger_seconds: int
-    ) -> Pod | None:
-        name = self._tried[run_uid] = objects.cold_name(pool, run_uid)
-        self.made(pool).add(name)
+    async def _cold(self, wish: Wish, template: Mapping[str, Any], linger_seconds: int) -> Pod | None:
+        name = objects.cold_name(wish.pool, wish.run_uid, replacement=wish.replacement)
+        self._tried[wish.run_uid], made = name, self.made(wish.pool)
+        made.add(name)
         try:
-            pod = await self._starts.make(
-                run_uid, template, pool=pool, active_seconds=active_seconds, linger_seconds=linger_seconds
-            )
+            return await self._starts.make(wish, template, linger_seconds=linger_seconds)
         except QuotaExceeded as error:  # others have to finish first
             logger.warning("no room for a cold start: %s", error.problem)
-            pod = None
-        if pod is None:
-            self.made(pool).discard(name)
-        return pod
+            made.discard(name)
+            return None
+        except (Leaving, Invalid, NotFound):  # refused for certain
+            made.discard(name)
+            raise
 
     async def _started(self, pod: Pod | None, run_uid: str) -> Member | None:
         if pod is None:
             return None
         self.metrics.claims.labels(pod.pool, "cold").inc()
         return Member.of(await self._starts.ready(pod), self.namespace, run_uid)
-
-    # --- small things ---
-
-    async def _linger_seconds(self, pool: str) -> int:
-        """How long the pool's members linger; 0 without a pool, and where the pool is gone or broken."""
-        if not pool:
-            return 0
-        try:
-            linger = (await self.reader.snapshot(pool)).pool.spec.linger
-        except (NotFound, Invalid):
-            return 0
-        return linger.seconds if linger.max else 0
 
 
 def _only_status_changed(before: Pod, now: Pod) -> bool:

@@ -15,8 +15,6 @@ BATCH = 50
 """Members made in one pass: the next pass follows at once and sees what these did."""
 READY_SECONDS = 300.0
 """Grace for a member to become Ready: longer than the pull of a large image (sandbox-pools.md §6 no. 29)."""
-STUCK_SECONDS = 120.0
-"""A member that is still being deleted after this (its node is dead) no longer stands in a successor's way."""
 BACK_OFF_CAP_SECONDS = 300.0
 PROVEN_SECONDS = 60.0
 """Age at which a Ready member ends the count of failures: one that dies after five seconds was Ready too."""
@@ -205,15 +203,10 @@ def _missing(facts: Facts) -> int:
     """Pending and terminating members count, and so do those just made that the reading does not show."""
     names = {pod.name for pod in facts.pods}
     unseen = len(facts.history.unseen - names)
-    standing = sum(1 for pod in _standby(facts) if not _stuck(pod, facts.now)) + unseen
-    total = sum(1 for pod in facts.pods if not pod.terminal and not _stuck(pod, facts.now)) + unseen
+    standing = sum(1 for pod in _standby(facts) if not pod.stuck(facts.now)) + unseen
+    total = sum(1 for pod in facts.pods if pod.counts(facts.now)) + unseen
     spec = facts.pool.spec
     return max(0, min(spec.replicas - standing, spec.max_sandboxes - total, BATCH))
-
-
-def _stuck(pod: Pod, now: datetime) -> bool:
-    # the server's clock wrote it; the margin is wide enough for two clocks
-    return pod.deleting_since is not None and (now - pod.deleting_since).total_seconds() > STUCK_SECONDS
 
 
 def _hold(facts: Facts, failed: Sequence[Pod]) -> tuple[bool, tuple[bool, c.PoolReason, str]]:

@@ -33,6 +33,10 @@ class Snapshot:
     cordoned: frozenset[str]
 
 
+class NoPool(NotFound):
+    """There is no such SandboxPool, or it is being deleted. Any other NotFound says nothing of the pool."""
+
+
 class Shared(Generic[T]):
     """One read for many askers: nobody gets an answer whose reading began before they asked."""
 
@@ -71,20 +75,24 @@ class Reader:
         self._cordoned: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
 
     async def snapshot(self, pool: str) -> Snapshot:
-        """The pool and its members; burst of claims share the reading. Raises NotFound, Invalid (its spec)."""
+        """The pool and its members; burst of claims share the reading. Raises NoPool, Invalid (its spec)."""
         shared = self._shared.setdefault(pool, Shared(lambda: self._snapshot(pool)))
         try:
             return await shared.get()
-        except NotFound:  # runs may name any pool: what does not exist must not be kept
+        except NoPool:  # runs may name any pool: what does not exist must not be kept
             if self._shared.get(pool) is shared:
                 del self._shared[pool]
             raise
 
     async def _snapshot(self, name: str) -> Snapshot:
-        raw, pods, cordoned = await asyncio.gather(
-            self._kube.get(SANDBOX_POOLS, self._namespace, name), self.members(name), self.cordoned()
-        )
+        raw, pods, cordoned = await asyncio.gather(self._pool(name), self.members(name), self.cordoned())
         return Snapshot(SandboxPool.parse(raw), tuple(pods), cordoned)
+
+    async def _pool(self, name: str) -> Object:
+        try:
+            return await self._kube.get(SANDBOX_POOLS, self._namespace, name)
+        except NotFound as error:
+            raise NoPool(str(error)) from error
 
     async def members(self, pool: str) -> list[Pod]:
         """Pods with the pool's label, from birth to death."""

@@ -11,6 +11,9 @@ from hummingbird_operator.api import labels
 
 POD_BACKEND, POOLED_BACKEND = "k8s", "k8spool"
 
+STUCK_SECONDS = 120.0
+"""A member that is still being deleted after this (its node is dead) no longer stands in a successor's way."""
+
 FAILING_REASONS = frozenset(
     {
         "CrashLoopBackOff",
@@ -63,6 +66,15 @@ class Pod:
     def live(self) -> bool:
         """Neither ended nor on its way out."""
         return not self.terminal and self.deleting_since is None
+
+    def stuck(self, now: datetime) -> bool:
+        """It has been on its way out for so long that nobody may end it: its node is dead."""
+        # the server's clock wrote it; the margin is wide enough for two clocks
+        return self.deleting_since is not None and (now - self.deleting_since).total_seconds() > STUCK_SECONDS
+
+    def counts(self, now: datetime) -> bool:
+        """It takes one of the places that the pool's maximum leaves. One that is being deleted does, until then."""
+        return not self.terminal and not self.stuck(now)
 
 
 def read(pod: Mapping[str, Any]) -> Pod:

@@ -131,9 +131,18 @@ def owner_of(pool: SandboxPool) -> Object:
     }
 
 
-def cold_name(pool: str, run_uid: str) -> str:
-    """The only name that a member made for this run can have: AlreadyExists is the lock."""
-    return f"{(pool or 'sandbox')[:46]}-{run_uid.replace('-', '')[:16].lower()}"
+def cold_name(pool: str, run_uid: str, *, replacement: bool = False) -> str:
+    """The only name that a member made for this run can have: AlreadyExists is the lock.
+
+    One that replaces what the run lost has another: a pod on a dead node keeps its name for as long as the node is.
+    """
+    suffix = f"-{run_uid.replace('-', '')[:16].lower()}{'-2' if replacement else ''}"
+    return (pool or "sandbox")[: 63 - len(suffix)] + suffix
+
+
+def made_for(run_uid: str, pod: Pod) -> bool:
+    """Whether the member was made for this very run."""
+    return any(pod.name == cold_name(pod.pool, run_uid, replacement=replacement) for replacement in (False, True))
 
 
 def cold(
@@ -145,10 +154,11 @@ def cold(
     reap_by: datetime,
     active_seconds: int,
     linger_seconds: int,
+    replacement: bool = False,
 ) -> Object:
     """A member made for one run: active from its birth, owned by nobody, ended by its deadlines."""
     pod = sandbox(template, namespace=namespace, pool=pool)
-    pod["metadata"]["name"] = cold_name(pool, run_uid)
+    pod["metadata"]["name"] = cold_name(pool, run_uid, replacement=replacement)
     pod["metadata"]["labels"] |= {labels.ROLE: labels.ROLE_ACTIVE, labels.RUN: run_uid}
     pod["metadata"]["annotations"] |= {labels.REAP_BY: rfc3339(reap_by), SAFE_TO_EVICT: "false"}
     pod["spec"]["activeDeadlineSeconds"] = _backstop(0, active_seconds, linger_seconds)

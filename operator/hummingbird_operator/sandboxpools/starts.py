@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from hummingbird_operator.errors import Conflict, NotFound, SandboxLost
+from hummingbird_operator.errors import Conflict, NotFound, SandboxLost, Unavailable
 from hummingbird_operator.kube.client import PODS, AlreadyExists, KubeApi
 from hummingbird_operator.sandboxes.causes import cause_of
 from hummingbird_operator.sandboxpools import objects
+from hummingbird_operator.sandboxpools.claiming import Wish
 from hummingbird_operator.sandboxpools.members import Pod, read
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,13 @@ class Recent:
         return set(self._until)
 
 
+class Leaving(Unavailable):
+    """The run has to wait until a pod is gone: tried again when a pod that can still be reached has ended."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("the sandbox", problem, retry_after=objects.GRACE_SECONDS)
+
+
 class Starts:
     """Makes pods under deterministic names, and deletes them with their uid as precondition."""
 
@@ -69,39 +77,45 @@ class Starts:
         self._clock = clock
         self._changed = changed
 
-    async def make(
-        self, run_uid: str, template: Mapping[str, Any], *, pool: str, active_seconds: int, linger_seconds: int
-    ) -> Pod | None:
-        """The run's pod, made or found; not Ready yet. None: one of its name is still on its way out."""
-        reap_by = self._now() + timedelta(seconds=active_seconds + objects.MARGIN_SECONDS + START_SECONDS)
+    async def make(self, wish: Wish, template: Mapping[str, Any], *, linger_seconds: int) -> Pod:
+        """The run's pod, made or found; not Ready yet. Raises Leaving while its name is taken."""
+        reap_by = self._now() + timedelta(seconds=wish.active_seconds + objects.MARGIN_SECONDS + START_SECONDS)
         body = objects.cold(
             template,
             namespace=self._namespace,
-            pool=pool,
-            run_uid=run_uid,
+            pool=wish.pool,
+            run_uid=wish.run_uid,
             reap_by=reap_by,
-            active_seconds=active_seconds + round(START_SECONDS),
+            active_seconds=wish.active_seconds + round(START_SECONDS),
             linger_seconds=linger_seconds,
+            replacement=wish.replacement,
         )
+        name = body["metadata"]["name"]
         try:
             return read(await self._kube.create(PODS, self._namespace, body))
         except AlreadyExists:
-            found = await self.get(body["metadata"]["name"])
-        if found is None or found.run != run_uid:
-            return None
-        if not found.live:  # the one that was lost: its name is free in a moment
+            found = await self.get(name)
+        if found is not None and found.run != wish.run_uid:
+            raise Leaving(f"the pod {name}, which is not this run's, has the name that its sandbox must have")
+        if found is not None and found.live:
+            return found
+        if found is not None:
             await self.delete(found)
-            return None
-        return found
+        # its name is free in a moment, or never where its node is dead
+        raise Leaving(f"{name}, which this run had before, is still being deleted")
 
     async def ready(self, pod: Pod) -> Pod:
         """Wait until it serves; else delete it and raise SandboxLost with the kubelet's or scheduler's words."""
         give_up = self._clock() + START_SECONDS
         while not pod.ready:
             changed = self._changed()
-            raw = await self._kube.get(PODS, self._namespace, pod.name)
+            try:
+                raw = await self._kube.get(PODS, self._namespace, pod.name)
+            except NotFound as error:  # of a pod, not of a pool
+                raise SandboxLost("Deleted", f"{pod.name} was deleted while it was being started") from error
             lost = cause_of(raw, pod.uid)
-            pod = read(raw)
+            if raw["metadata"]["uid"] == pod.uid:  # else another has its name, and is not ours to delete
+                pod = read(raw)
             if lost is None and self._clock() < give_up:
                 if not pod.ready:
                     await _wait(changed, POLL_SECONDS)

@@ -12,6 +12,7 @@ from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost
 from hummingbird_operator.kube.client import NETWORK_POLICIES, NODES, PODS, SANDBOX_POOLS, QuotaExceeded, Resource
 from hummingbird_operator.sandboxpools import objects
 from hummingbird_operator.sandboxpools.claims import Member
+from hummingbird_operator.sandboxpools.facts import NoPool
 from tests.unit.sandboxpools.world import NAMESPACE, World, pool_body, status
 
 RUN, OTHER = "11111111-aaaa-4444-8888-000000000001", "22222222-bbbb-4444-8888-000000000002"
@@ -254,7 +255,8 @@ async def test_a_lost_cold_member_frees_its_name_before_it_is_made_again() -> No
     first = await cold(world, pool="default")
     assert first is not None
     world.set_status(first.name, {"phase": "Failed"})
-    assert await claim(world) is None
+    with pytest.raises(Unavailable, match=f"{first.name}, .* still being deleted"):
+        await claim(world)
     world.kube.finish_deletions()
     second = await cold(world, pool="default")
     assert second is not None
@@ -431,7 +433,7 @@ async def test_pools_that_do_not_exist_leave_nothing_behind(world: World) -> Non
         with pytest.raises(NotFound):
             await claim(world, OTHER, pool=f"invented-{number}")
     claims = asyncio.gather(*(claim(world, f"r-{n}", pool="invented") for n in range(3)), return_exceptions=True)
-    assert {type(error) for error in await claims} == {NotFound}
+    assert {type(error) for error in await claims} == {NoPool}
     assert set(world.claims.reader._shared) == {"default"}
     world.pool("invented", replicas=0)
     assert await cold(world, OTHER, pool="invented") is not None

@@ -170,6 +170,6 @@ def test_room_counts_what_a_reading_does_not_show() -> None:
     world.pool(replicas=0, maxSandboxes=3)
 
     async def room() -> int:
-        return choose.room(await world.claims.reader.snapshot("default"), {"x", "y"})
+        return choose.room(await world.claims.reader.snapshot("default"), {"x", "y"}, now=world.now)
 
     assert asyncio.run(room()) == 1

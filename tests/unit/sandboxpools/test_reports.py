@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import kopf
+import pytest
 import yaml
 
 from hummingbird_operator.api import labels
@@ -45,7 +46,8 @@ async def test_a_pod_of_the_runs_name_that_is_somebody_elses_is_not_taken_and_no
     name = objects.cold_name("default", "11111111-aaaa")
     foreign: Object = {"metadata": {"name": name, "labels": {labels.RUN: "another"}}, "status": status()}
     world.kube.put(PODS, NAMESPACE, foreign)
-    assert await world.claims.claim("11111111-aaaa", session="s", pool="default", active_seconds=60) is None
+    with pytest.raises(Unavailable, match=f"{name}, which is not this run's"):
+        await world.claims.claim("11111111-aaaa", session="s", pool="default", active_seconds=60)
     await world.claims.release("11111111-aaaa")
     assert [pod.name for pod in world.pods()] == [name]
 
@@ -106,7 +108,7 @@ def test_a_server_whose_clock_is_ahead_shortens_no_deadline() -> None:
 
 
 async def test_the_one_back_off_grows_and_is_over_with_the_first_success() -> None:
-    """sandbox-pools.md §6 no. 48, kopf.md §2 no. 5: and it is never shorter than the server asks for."""
+    """sandbox-pools.md §6 no. 48, kopf.md §2 no. 5: and it is never shorter than the server asks for, within reason."""
     waits: list[float] = []
     wakes, stop = Wakes(), Stop()
 
@@ -114,14 +116,15 @@ async def test_the_one_back_off_grows_and_is_over_with_the_first_success() -> No
         waits.append(seconds)
 
     away, busy = Unavailable("the API server", "away"), Unavailable("the API server", "busy", retry_after=40)
-    script = Script(stop, away, away, away, 0.01, away, busy, None)
+    mad = Unavailable("the API server", "come back tomorrow", retry_after=86_400)
+    script = Script(stop, away, away, away, 0.01, away, busy, mad, None)
     keeping = asyncio.create_task(
         keep_pool(script, wakes, "default", stop, rest=rest)  # type: ignore[arg-type]
     )
     while not keeping.done():
         wakes.wake("default")  # a storm of events, which must not shorten them
         await asyncio.sleep(0)
-    assert waits == [1, 2, 4, 1, 40]
+    assert waits == [1, 2, 4, 1, 40, 60]
 
 
 async def test_pool_and_namespace_are_plain_labels_of_the_metrics() -> None:

@@ -270,7 +270,9 @@ def test_a_deadline_of_the_pod_counts_from_its_start_and_leaves_room_for_the_lin
 def test_a_cold_members_name_fits_a_pod_and_is_the_runs_own() -> None:
     name = objects.cold_name("p" * 63, "3f0c4b8e-1111-2222-3333-444455556666")
     assert name.endswith("-3f0c4b8e11112222")
-    assert len(name) <= 63
+    second = objects.cold_name("p" * 63, "3f0c4b8e-1111-2222-3333-444455556666", replacement=True)
+    assert second.endswith("-3f0c4b8e11112222-2")
+    assert len(name) == len(second) == 63
     assert objects.cold_name("", "3f0c4b8e-1111-2222-3333-444455556666") == "sandbox-3f0c4b8e11112222"
 
 
