@@ -7,6 +7,7 @@ log keeps those, and so does every list of processes.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -25,6 +26,8 @@ NO_SCRIPT = (2, 126, 127)
 """Exit codes of `sh FILE` when the file cannot be read: dash, bash and busybox differ."""
 
 FORGED = "the command's record in the sandbox was tampered with"
+_PATH = re.compile(r"(?=.{1,1000}\Z)(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.-]+)+")
+"""A place for long output: it stands as one word in a record, and a forged one must not be a sentence for the model."""
 TRAILER = b"\nhb-exit "
 LOADER = (
     'IFS= read -r c; ( eval "$(printf %b "$c")" ); s=$?; cat >/dev/null 2>&1; '
@@ -74,10 +77,10 @@ def install(places: Places) -> tuple[str, bytes]:
 
 
 def request(places: Places, command_id: str, command: str, limits: RunLimits) -> bytes:
-    """What `commands.sh run` reads. Raises Invalid for a path outside of the data folder."""
+    """What `commands.sh run` reads. Raises Invalid for a path outside of the data folder, or with odd characters."""
     for path in (limits.stdout_path, limits.stderr_path):
-        if not path.startswith(f"{places.data}/") or ".." in path.split("/") or "\n" in path:
-            raise Invalid("stdout_path", f"{path!r} is not below {places.data}")
+        if not path.startswith(f"{places.data}/") or not _PATH.fullmatch(path):
+            raise Invalid("stdout_path", f"{path!r} is no plain path below {places.data}")
     body = command.encode(errors="surrogateescape") + b"\n"
     fields = (
         hashlib.sha256(command_id.encode()).hexdigest()[:32],
@@ -100,16 +103,20 @@ def answer_bytes(limits: RunLimits) -> int:
 def parse_answer(raw: bytes, limits: RunLimits) -> CommandResult | None:
     """Read what `commands.sh run` wrote; None when a part is missing, whatever the stream said of its end.
 
-    Raises Invalid where a count is none that our script writes for these limits: the record was forged.
+    The record names the files of whoever asked first. One of an older script names none: there they are those asked
+    for now. Raises Invalid where a count or a path is none that our script writes: the record was forged.
     """
     header, found, body = raw.partition(b"\n")
     if not found or not body.endswith(END):
         return None
     try:
-        fields = {key: int(value) for key, _, value in (word.partition("=") for word in header.decode().split())}
+        words = {key: value for key, _, value in (word.partition("=") for word in header.decode().split())}
+        out_path = _path(words.pop("out_path", limits.stdout_path), limits.stdout_path)
+        err_path = _path(words.pop("err_path", limits.stderr_path), limits.stderr_path)
+        fields = {key: int(value) for key, value in words.items()}
         _check_counts(fields, limits)
-        out, rest = _stream("out", fields, body[: -len(END)], limits.stdout_path)
-        err, rest = _stream("err", fields, rest, limits.stderr_path)
+        out, rest = _stream("out", fields, body[: -len(END)], out_path)
+        err, rest = _stream("err", fields, rest, err_path)
         result = CommandResult(
             exit_code=fields["exit"],
             stdout=out,
@@ -120,6 +127,14 @@ def parse_answer(raw: bytes, limits: RunLimits) -> CommandResult | None:
     except (KeyError, ValueError):
         return None
     return None if rest else result
+
+
+def _path(recorded: str, asked: str) -> str:
+    """The path in the record, if it lies where requests keep such files."""
+    folder = asked.rpartition("/")[0]
+    if recorded.rpartition("/")[0] != folder or not _PATH.fullmatch(recorded):
+        raise Invalid(FORGED, f"a path in it is not one below {folder}")
+    return recorded
 
 
 def _check_counts(fields: dict[str, int], limits: RunLimits) -> None:

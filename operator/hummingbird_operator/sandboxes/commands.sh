@@ -181,6 +181,7 @@ describe() { # stream, where to keep it
     fi
     shown="$shown_head $shown_tail"
     header="$header $1_bytes=$bytes $1_lines=$lines $1_cut=$cut $1_kept=$kept $1_head=$shown_head $1_tail=$shown_tail"
+    header="$header $1_path=$2" # of this request: who asks again names other files
 }
 
 count() {

@@ -99,6 +99,7 @@ class SpillCounter:
     def __init__(self, sb: Sandbox) -> None:
         self._sb = sb
         self._floor = 0
+        self._promised = 0
         self._next: int | None = None
 
     def never_reuse(self, text: str) -> None:
@@ -110,7 +111,17 @@ class SpillCounter:
         if self._next is None:
             highest = self._sb.exec(_HIGHEST_NUMBER).stdout.strip()
             self._next = int(highest) + 1 if highest.isdecimal() else 0
-        return max(self._next, self._floor)
+        return max(self._next, self._floor, self._promised)
+
+    def promise(self, count: int) -> int:
+        """The first of that many free numbers; they stay taken until `settle`, for ever if it never comes."""
+        number = self._floor = self.peek()
+        self._promised = number + count
+        return number
+
+    def settle(self) -> None:
+        """What the last promise was for is over: the numbers that it used were named, the others are free again."""
+        self._promised = 0
 
     def take(self) -> int:
         """The next free number, now used."""
@@ -167,13 +178,17 @@ class Spill:
         self.counter = SpillCounter(sb)
 
     def limits(self, timeout_seconds: float) -> RunLimits:
-        """Limits for one command, with the two paths that its streams get if they are long."""
-        number = self.counter.peek()
+        """Limits for one command, with the two paths that its streams get if they are long.
+
+        They stay its own until its output is here: where nobody could wait for it, it may still write there.
+        """
+        number = self.counter.promise(2)
         out, err = f"{SPILL_DIR}/{number}.txt", f"{SPILL_DIR}/{number + 1}.txt"
         return RunLimits(stdout_path=out, stderr_path=err, timeout_seconds=timeout_seconds)
 
     def command_output(self, name: str, stream: StreamOutput) -> Result:
         """The fields of stdout or stderr."""
+        self.counter.settle()
         shape: Result = {name: stream.head}
         if stream.path is not None:
             self.counter.never_reuse(stream.path)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hummingbird_operator.sessions.spill import Preview, Spill, StreamingResponse, head_text, merged, tail_text
@@ -41,6 +41,7 @@ def test_any_bytes_become_text_of_at_most_the_limit_where_they_are_cut(data: byt
     tail_text(data, limit, more=more).encode()
 
 
+@settings(deadline=None)  # it starts processes
 @given(texts)
 def test_with_a_sandbox_a_text_is_whole_here_or_whole_in_its_file(text: str) -> None:
     data = text.encode(errors="replace")
@@ -58,6 +59,7 @@ def test_with_a_sandbox_a_text_is_whole_here_or_whole_in_its_file(text: str) -> 
         assert data.decode().startswith(result["preview"])
 
 
+@settings(deadline=None)  # it starts processes
 @given(st.lists(st.binary(max_size=3000), max_size=6), st.booleans())
 def test_a_stream_has_the_same_file_and_counts_however_it_is_cut_into_chunks(chunks: list[bytes], binary: bool) -> None:
     whole = b"".join(chunks)
