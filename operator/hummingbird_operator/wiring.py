@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -189,13 +189,14 @@ def lead(
         clock=now,
     )
 
-    def close() -> None:
-        threads.shutdown(wait=False, cancel_futures=True)
-        forge_threads.shutdown(wait=False, cancel_futures=True)
-        if notes is not None:
-            notes.close()
+    return Leading(runs, runner, partial(_close, (threads, forge_threads), notes))
 
-    return Leading(runs, runner, close)
+
+def _close(executors: Sequence[ThreadPoolExecutor], notes: Notes | None) -> None:
+    for executor in executors:
+        executor.shutdown(wait=False, cancel_futures=True)
+    if notes is not None:
+        notes.close()
 
 
 def _worker(
