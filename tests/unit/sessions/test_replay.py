@@ -21,6 +21,7 @@ from hummingbird_ai.testing.scripted import Step
 from hummingbird_operator.errors import Aborted, Conflict, Invalid, Unavailable
 from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
 from hummingbird_operator.sessions.outcomes import Outcome
+from hummingbird_operator.sessions.spill import files_named
 from hummingbird_operator.sessions.state import LoopResult
 from hummingbird_operator.sessions.testing import KillAt, Killed, MemoryStore
 from hummingbird_operator.sessions.tools import StreamingResponse
@@ -91,9 +92,18 @@ def test_after_a_death_at_any_point_the_next_process_ends_the_run_the_same_way(t
     assert second.sandbox.path("/tmp/data/log").read_text() == "one\ntwo\nthree\n"
     spilled = sorted(path.name for path in second.sandbox.path("/tmp/data/_out").iterdir())
     assert len(spilled) == len(set(spilled)) >= 3
+    (command,) = [path for path in _told(store) if path.endswith(".txt")]
+    assert second.sandbox.path(command).read_text() == "".join(f"{number}\n" for number in range(1, 2001))
+    assert all(second.sandbox.path(path).exists() for path in _told(store))
     assert result.iterations <= expected.iterations
     assert len(result.contents) == len(expected.contents)
     assert len(reference.model.calls) == len(TURNS)
+
+
+def _told(store: MemoryStore) -> list[str]:
+    """The files in the sandbox that the model was told of."""
+    records = [json.loads(data) for key, data in store.blobs.items() if key.endswith(".results")]
+    return files_named(result for record in records for result in record["results"])
 
 
 @settings(max_examples=25, deadline=None)
