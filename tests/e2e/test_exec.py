@@ -63,16 +63,18 @@ def make_pod(kubeconfig: str, namespace: str) -> Callable[..., dict[str, Any]]:
     def make(**changes: Any) -> dict[str, Any]:
         async def create() -> dict[str, Any]:
             kube = await Kube.connect(kubeconfig=kubeconfig)
-            name = f"box-{secrets.token_hex(3)}"
-            await kube.create(PODS, namespace, manifest(name, **changes))
-            for _ in range(300):
-                pod = await kube.get(PODS, namespace, name)
-                conditions = pod.get("status", {}).get("conditions", [])
-                if any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
-                    await kube.close()
-                    return pod
-                await asyncio.sleep(0.1)
-            raise AssertionError(pod.get("status"))
+            try:
+                name = f"box-{secrets.token_hex(3)}"
+                await kube.create(PODS, namespace, manifest(name, **changes))
+                for _ in range(300):
+                    pod = await kube.get(PODS, namespace, name)
+                    conditions = pod.get("status", {}).get("conditions", [])
+                    if any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+                        return pod
+                    await asyncio.sleep(0.1)
+                raise AssertionError(pod.get("status"))
+            finally:
+                await kube.close()
 
         return asyncio.run(create())
 
@@ -171,7 +173,9 @@ def test_a_long_output_stays_in_the_sandbox(sandbox: PodSandbox) -> None:
     assert (result.stdout.lines, result.stdout.path, result.exit_code) == (300_000, LIMITS.stdout_path, 0)
     assert result.stdout.tail.endswith("300000\n")
     assert sandbox.exec(f"tail -n 1 {LIMITS.stdout_path}").stdout == "300000\n"
-    assert sandbox.run("long", "seq 1 300000", LIMITS).replayed
+    later = RunLimits(stdout_path="/tmp/data/_out/7.txt", stderr_path="/tmp/data/_out/8.txt")
+    again = sandbox.run("long", "seq 1 300000", later)  # as the next process asks, which sees the file
+    assert (again.replayed, again.stdout.path) == (True, LIMITS.stdout_path)
 
 
 def test_the_records_are_not_in_what_is_archived(sandbox: PodSandbox) -> None:
@@ -193,7 +197,7 @@ def test_a_sweep_ends_everything_but_pid_1_even_what_has_a_session_of_its_own(sa
     """kopf.md §2 no. 27; DESIGN §5: a setsid child survives a process-group kill."""
     sandbox.run("daemon", "setsid sleep 4321 & sleep 4322 & echo ok", LIMITS)
     assert sandbox.exec("cat /proc/[0-9]*/cmdline | grep -ac 'sleep.432[12]'").stdout == "1\n"
-    sandbox.sweep()
+    sandbox.sweep(seconds=20)
     commands = sandbox.exec("cat /proc/[0-9]*/comm | sort | uniq -c").stdout.split()
     assert sandbox.exec("cat /proc/[0-9]*/cmdline | grep -ac 'sleep.432[12]'").stdout == "0\n", commands
     assert sandbox.exec("cat /proc/1/cmdline | grep -ac 'sleep 3600'").stdout == "1\n"
