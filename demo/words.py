@@ -64,6 +64,10 @@ def look_around(found: Cluster, run: str) -> str:
             f"export KUBECONFIG={found.kubeconfig} PATH={found.kubectl.parent}:$PATH",
             f"kubectl get agentrun {run} -n hummingbird -o wide",
             f"kubectl describe agentrun {run} -n hummingbird",
+            "kubectl get hummingbird -A",
+            "kubectl get pods -n hummingbird-sandboxes -L hummingbird-project.io/role",
+            f"kubectl get agentrun {run} -n hummingbird -o jsonpath='{{.status.session.transcript}}'"
+            "  # where the transcript lies",
             "kubectl explain agentrun.spec -n hummingbird",
         )
     )
