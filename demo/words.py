@@ -66,8 +66,7 @@ def look_around(found: Cluster, run: str) -> str:
             f"kubectl describe agentrun {run} -n hummingbird",
             "kubectl get hummingbird -A",
             "kubectl get pods -n hummingbird-sandboxes -L hummingbird-project.io/role",
-            f"kubectl get agentrun {run} -n hummingbird -o jsonpath='{{.status.session.transcript}}'"
-            "  # where the transcript lies",
+            f"kubectl get agentrun {run} -n hummingbird -o jsonpath='{{.status.session.transcript}}'",
             "kubectl explain agentrun.spec -n hummingbird",
         )
     )
