@@ -13,7 +13,7 @@ from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.errors import Invalid, NotFound
+from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -83,6 +83,11 @@ class Accepting:
         except Invalid as refusal:
             await self.refuse(facts, Decision(Step.REFUSE, c.Failure.INVALID, str(refusal)), control)
             return
+        except Unavailable as error:
+            status = objects.held_up(facts.run, facts.me, f"{error}; tried again until it answers", self._clock())
+            if status is not None:  # or kubectl would show a run that nobody looks at
+                await self._status.take_over(facts.run, status)
+            raise
         status = objects.accepted(facts.run, facts.me, facts.order, sha, self._clock())
         await self._status.take_over(facts.run, status)
 
@@ -138,7 +143,7 @@ class Accepting:
         if (created := run.metadata.creation_timestamp) is not None:
             age = max(self._clock() - created, timedelta())
             self._metrics.duration.labels(known).observe(age.total_seconds())
-        failed = succeeded.status == "False"
+        failed = succeeded.status == "False" and succeeded.reason != c.Failure.CANCELLED  # that a person wanted
         level, type_ = (logging.WARNING, "Warning") if failed else (logging.INFO, "Normal")
         said = {"run": run.metadata.name}
         logger.log(level, "run finished: %s: %s", succeeded.reason, succeeded.message, extra=said)

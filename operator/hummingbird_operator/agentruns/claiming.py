@@ -208,8 +208,10 @@ class Claiming:
         that is still on its way into it can have an effect. The second loss ends the run.
         """
         why = self._clean(str(lost))
-        if objects.loss(run):
-            await self._conclude(run, c.Failure.SANDBOX_LOST, why)
+        held = run.status.sandbox.name if run.status.sandbox else ""
+        logger.warning("%s: %s", held or "its sandbox", why, extra={"run": run.metadata.name})
+        if before := objects.loss(run):
+            await self._conclude(run, c.Failure.SANDBOX_LOST, f"{why}; and before that: {before}")
             return
         await self._sandboxes.let_go(run.metadata.uid, session=None)
         await self._status.write(run, objects.sandbox_lost(run, why, self._clock()))

@@ -73,8 +73,12 @@ def _not_mine(facts: Facts) -> Decision | None:
 def _cancelled(facts: Facts) -> Decision | None:
     if not facts.cancelled or facts.settled(RunCondition.ANSWERED):
         return None
-    how = "the run was deleted" if facts.run.metadata.deleting else "spec.cancel was set"
-    return Decision(Step.CONCLUDE, Failure.CANCELLED, how)
+    return Decision(Step.CONCLUDE, Failure.CANCELLED, deleted_or_cancelled(deleted=facts.run.metadata.deleting))
+
+
+def deleted_or_cancelled(*, deleted: bool) -> str:
+    """What a person did that ended the run."""
+    return "the run was deleted" if deleted else "spec.cancel was set"
 
 
 def _too_many_attempts(facts: Facts) -> Decision | None:
@@ -96,9 +100,13 @@ def _out_of_time(facts: Facts) -> Decision | None:
     deadline = facts.deadline
     if facts.settled(RunCondition.ANSWERED) or deadline is None or facts.now < deadline:
         return None
+    return Decision(Step.CONCLUDE, Failure.TIMED_OUT, out_of_time(facts))
+
+
+def out_of_time(facts: Facts) -> str:
+    """The wall time that was not enough."""
     limits = facts.run.status.resolved and facts.run.status.resolved.limits
-    seconds = limits.timeout_seconds if limits else None
-    return Decision(Step.CONCLUDE, Failure.TIMED_OUT, f"not answered within limits.timeoutSeconds ({seconds})")
+    return f"not answered within limits.timeoutSeconds ({limits.timeout_seconds if limits else None})"
 
 
 def _not_its_turn(facts: Facts) -> Decision | None:

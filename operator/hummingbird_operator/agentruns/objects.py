@@ -71,6 +71,21 @@ def taken_over(run: AgentRun, me: RunnerRef, now: datetime) -> AgentRunStatus:
     )
 
 
+def held_up(run: AgentRun, me: RunnerRef, why: str, now: datetime) -> AgentRunStatus | None:
+    """It cannot even be accepted for now; None where the status says so already."""
+    if c.find(run.status.conditions, c.RunCondition.ACCEPTED) is not None and run.status.runner == me:
+        return None
+    return with_status(
+        run,
+        now,
+        (c.RunCondition.ACCEPTED, "Unknown", c.Checkpoint.RETRYING, why),
+        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.QUEUED, why),
+        runner=me,
+        attempts=run.status.attempts + (0 if run.status.runner == me else 1),
+        target=render_target(run.spec.target) or None,
+    )
+
+
 def accepted(run: AgentRun, me: RunnerRef, order: Order, head_sha: str | None, now: datetime) -> AgentRunStatus:
     """Take-over and Accepted in one write: a new run costs one call less."""
     resolved = order.resolved.model_copy(update={"head_sha": head_sha or order.resolved.head_sha})
@@ -112,10 +127,11 @@ def waiting(run: AgentRun, reason: str, message: str, now: datetime) -> AgentRun
 
 def sandbox_ready(run: AgentRun, sandbox: SandboxStatus, reason: str, start: datetime, now: datetime) -> AgentRunStatus:
     """The sandbox is this run's, and work begins."""
+    where = f"{sandbox.backend} {sandbox.name}"
     return with_status(
         run,
         now,
-        (c.RunCondition.SANDBOX_READY, "True", reason, f"{sandbox.backend} {sandbox.name}"),
+        (c.RunCondition.SANDBOX_READY, "True", reason, where + (f"; {sandbox.lost}" if sandbox.lost else "")),
         (c.RunCondition.SUCCEEDED, "Unknown", c.Working.RUNNING, "the agent is at work"),
         sandbox=sandbox,
         start_time=run.status.start_time or start,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
-from hummingbird_operator.agentruns.decide import Decision, Step
+from hummingbird_operator.agentruns.decide import Decision, Step, deleted_or_cancelled, out_of_time
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.tasks import task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
@@ -28,7 +28,7 @@ from hummingbird_operator.errors import (
     Unavailable,
 )
 from hummingbird_operator.sessions.outcomes import Outcome
-from hummingbird_operator.sessions.state import Progress
+from hummingbird_operator.sessions.state import LoopResult, Progress
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Member, Sandboxes
@@ -97,7 +97,7 @@ class Working:
         if said.result.outcome is Outcome.SHUTTING_DOWN:
             return
         control.conversation = said
-        await self._answered(run, said)
+        await self._answered(run, facts, said, control)
 
     async def _member(self, run: AgentRun) -> Member | None:
         """The very sandbox that its checkpoint names: in another one, what came before never happened."""
@@ -174,10 +174,11 @@ class Working:
             logger.warning("progress was not written: %s", error, extra={"run": control.name})
             return run
 
-    async def _answered(self, run: AgentRun, said: Conversation) -> None:
+    async def _answered(self, run: AgentRun, facts: Facts, said: Conversation, control: Control) -> None:
         result = said.result
         completed = result.outcome is Outcome.COMPLETED
-        message = self._clean(result.message) or f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
+        answered = f"answered in {_turns(result.iterations)} for ${result.cost_usd:.4f}"
+        message = self._clean(_ended_by(facts, control, result) or result.message) or answered
         size = len(result.text.encode(errors="replace"))
         answer = AnswerStatus(text=self._clean(result.text), bytes=size, uri=said.answer_uri or None)
         model = (run.status.resolved and run.status.resolved.model) or ""
@@ -213,6 +214,15 @@ class Reached:
         with self._lock:
             last, self._last = self._last, None
         return last
+
+
+def _ended_by(facts: Facts, control: Control, result: LoopResult) -> str:
+    """In the words that a run gets which is ended before its work."""
+    if result.outcome is Outcome.CANCELLED:
+        return deleted_or_cancelled(deleted=control.deleted)
+    if result.outcome is Outcome.SANDBOX_LOST:
+        return f"{result.message}; and before that: {objects.loss(facts.run)}"
+    return out_of_time(facts) if result.outcome is Outcome.TIMED_OUT else ""
 
 
 def _turns(number: int) -> str:

@@ -135,7 +135,8 @@ def _money(value: object) -> Decimal:
 def _spent(value: object) -> Decimal:
     try:
         money = value if isinstance(value, Decimal) else Decimal(str(value))
-        return money if money == money.quantize(_MICRO) else money.quantize(_MICRO, rounding=ROUND_CEILING)
+        micro = money.quantize(_MICRO, rounding=ROUND_CEILING)
+        return money if money == micro and len(str(money)) <= len(str(micro)) else micro
     except InvalidOperation as error:
         raise PydanticCustomError("wrong_form", "{sentence}", {"sentence": _MONEY.sentence}) from error
 

@@ -83,6 +83,8 @@ class State:
     """An answer that is not in the history yet: calls without results, or the end."""
     incomplete: list[str] = field(default_factory=list)
     lost: SandboxLost | None = None
+    broken_off: bool = False
+    """The loop ended while the calls of the pending answer were under way: some of them may have run."""
 
     @classmethod
     def begin(cls, contents: Sequence[Content], request_bytes: int, restored_tokens: int) -> State:
@@ -146,6 +148,7 @@ class State:
         self.usage += replace(paid.usage, context_tokens=self.usage.context_tokens)
         self.cost_usd += paid.cost_usd
         self.lost = error if isinstance(error, SandboxLost) else None
+        self.broken_off = self.pending is not None
         self.end(outcome, str(error))
 
     def progress(self, answer: Answer) -> Progress:
@@ -158,8 +161,10 @@ class State:
 
     def result(self, turns: Responder) -> LoopResult:
         """Everything so far. Calls that have no results get an error each: a resumed history must be whole."""
-        why = self.message or "this was the final turn"
-        self._append(turns, [{"error": f"not run: {why}"}] * (len(self.pending.tool_calls) if self.pending else 0))
+        why = f"not run: {self.message or 'this was the final turn'}"
+        if self.broken_off:
+            why = f"no result: {self.message}; what it had done by then stands"
+        self._append(turns, [{"error": why}] * (len(self.pending.tool_calls) if self.pending else 0))
         gaps = list(dict.fromkeys(self.incomplete))
         if len(gaps) > MAX_INCOMPLETE:
             gaps = [*gaps[:MAX_INCOMPLETE], f"and {len(gaps) - MAX_INCOMPLETE} more gaps"]

@@ -247,3 +247,16 @@ async def test_a_refused_token_is_waited_out_and_said_in_an_event(world: World) 
     said = [message for type_, reason, message in world.events.emitted if (type_, reason) == ("Warning", "Retrying")]
     assert len(said) == 1
     assert "gitlab.token_env" in said[0]
+
+
+async def test_a_run_that_cannot_even_be_accepted_says_so_in_its_status(world: World) -> None:
+    """An empty status would look like a run that no operator serves."""
+    world.fault("status", "GET", status=502, times=8)
+    world.order()
+    world.start()
+    await world.until(lambda: world.condition("Accepted") == ("Unknown", "Retrying"))
+    assert "GitLab is not available" in (world.run().status.message or "")
+    assert world.outcome == ("Unknown", "Queued")
+    run = await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert run.status.attempts == 1

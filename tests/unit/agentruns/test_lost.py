@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hummingbird_operator.api.conditions import find
 from hummingbird_operator.errors import SandboxLost, Unavailable
 from hummingbird_operator.sessions.sandbox import ExecResult
 from tests.unit.agentruns.places import Place
@@ -40,6 +41,9 @@ async def test_it_is_replaced_and_the_model_is_told_why_and_which_files_are_gone
     assert world.outcome == ("True", "Completed")
     assert world.condition("SandboxReady") == ("True", "Replaced")
     assert run.status.sandbox is not None
+    ready = find(run.status.conditions, "SandboxReady")
+    assert ready is not None
+    assert ready.message == f"k8spool sandbox-1; the sandbox was lost ({cause}): {CAUSES[cause]}"
     assert run.status.sandbox.lost == f"the sandbox was lost ({cause}): {CAUSES[cause]}"
     assert run.status.sandbox.uid == "pod-1"
     told = str(world.model.calls[2].contents[-1])
@@ -66,6 +70,7 @@ async def test_the_second_loss_ends_the_run_with_its_own_cause_and_what_was_achi
     assert world.outcome == ("False", "SandboxLost")
     assert "OOMKilled" in world.notes[0].body
     assert "512Mi" in world.notes[0].body
+    assert "and before that: the sandbox was lost (Evicted)" in (run.status.message or "")
     assert run.status.usage is not None
     assert run.status.usage.iterations >= 1
     assert world.pool.places == []

@@ -117,3 +117,8 @@ def test_the_phase_follows_from_the_condition_succeeded(conditions: tuple[c.Cond
 def test_every_working_reason_has_a_phase_of_its_own_choice() -> None:
     waiting = {reason for reason in c.Working if phase(succeeded("Unknown", reason)) is Phase.WAITING}
     assert set(c.Working) - waiting == {c.Working.RUNNING, c.Working.DELIVERING}
+
+
+@pytest.mark.parametrize(("exact", "shown"), [("0.00436500", "0.004365"), ("0.0043650001", "0.004366"), ("2", "2")])
+def test_a_cost_has_at_most_six_places_and_is_never_understated(exact: str, shown: str) -> None:
+    assert UsageStatus(cost_usd=Decimal(exact)).model_dump(by_alias=True)["costUSD"] == shown

@@ -269,7 +269,9 @@ def test_a_lost_sandbox_ends_the_loop_and_the_history_stays_whole(tmp_path: Path
     result = run.start()
     assert result.outcome is Outcome.SANDBOX_LOST
     assert "OOMKilled" in result.message
-    assert "not run: the sandbox was lost" in json.dumps(result.contents[-1])
+    told = json.dumps(result.contents[-1])
+    assert "no result: the sandbox was lost" in told
+    assert "what it had done by then stands" in told
     run.model.from_canonical(run.model.to_canonical([*result.contents, run.model.make_user_content("and?")]))
 
 
