@@ -22,10 +22,13 @@ _STRING_BEGINS = re.compile("\x1b[\\]PX^_]")
 _OSC_ENDS = re.compile("\x07|\x1b\\\\|(?=\n)|(?=\x1b[^\\\\])")
 _STRING_ENDS = re.compile("\x1b\\\\|(?=\n)")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL_TABLE = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 _SECTION = re.compile(r"section_(?:start|end):\d{1,16}:[A-Za-z0-9_.\-]{1,255}(?:\[[^\]\r\n]{0,255}\])?\r")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z [0-9a-fA-F]{2}[OE](?P<join>\+| |$)")
 _MAYBE_STAMP = re.compile(r"Z [0-9a-fA-F]{2}[OE](?:[+ \n]|$)")
+_STAMPS = re.compile(r"\n\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z [0-9a-fA-F]{2}[OE](?: |(?=\n)|$)")
+_JOINS = re.compile(r"Z [0-9a-fA-F]{2}[OE]\+")
 
 
 class EscapeStripper:
@@ -143,13 +146,23 @@ class LogCleaner:
     def _lines(self, whole: str) -> str:
         if not whole:
             return ""
-        whole = _CONTROLS.sub("", whole)
+        whole = _without_controls(whole)
         if "section_" not in whole:
             whole = whole.replace("\r\n", "\n")
         if self._held is None and "\r" not in whole and not _MAYBE_STAMP.search(whole):
             self._broken = False
             return whole
+        if not self._broken and "\r" not in whole and not _JOINS.search(whole):
+            return self._stamped(whole)
         return "".join(self._each(_LINE.findall(whole)))
+
+    def _stamped(self, whole: str) -> str:
+        """What `_each` gives for lines of which none continues another and none was overwritten, in one pass."""
+        held, self._held = self._held or "", None
+        last = whole.rfind("\n", 0, -1) + 1
+        if stamp := _STAMP.match(whole, last):  # the next piece may continue it
+            whole, self._held = whole[:last], whole[stamp.end() :]
+        return held + _STAMPS.sub("\n", "\n" + whole)[1:]
 
     def _each(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
@@ -179,6 +192,11 @@ def clean_log(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield text.encode()
     if text := cleaner.close():
         yield text.encode()
+
+
+def _without_controls(text: str) -> str:
+    """A table is four times as fast as the pattern, but only for ASCII."""
+    return text.translate(_CONTROL_TABLE) if text.isascii() else _CONTROLS.sub("", text)
 
 
 def _unfinished_from(text: str, position: int) -> int:
