@@ -12,6 +12,8 @@ import socket
 import ssl
 import threading
 
+LOOK_AGAIN_MS = 1000
+
 
 class TlsSocket:
     """What the websocket library needs of a socket. Blocking, without a time limit: whoever wants an end shuts it."""
@@ -51,14 +53,20 @@ class TlsSocket:
 
     def shutdown(self, how: int) -> None:
         """Of the connection below: a reader in another thread wakes up, the TLS state stays untouched."""
-        socket.socket.shutdown(self._tls, how)
+        with self._lock:
+            socket.socket.shutdown(self._tls, how)
 
     def settimeout(self, value: float | None) -> None:
         """Ignored: the library sets none but its own at the end, when the connection is shut anyway."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
-        self._tls.close()
+        """Give the descriptor back, but not under a call that is using it.
+
+        The next file that somebody opens gets the same number: OpenSSL, which found the connection ended, wrote its
+        last alert into a record of the journal.
+        """
+        with self._lock:
+            self._tls.close()
 
     def fileno(self) -> int:
         """The descriptor, -1 once closed."""
@@ -83,4 +91,6 @@ class TlsSocket:
             raise OSError("the socket is closed")
         poll = select.poll()
         poll.register(descriptor, events)
-        poll.poll()
+        while not poll.poll(LOOK_AGAIN_MS):
+            if self._tls.fileno() != descriptor:  # closed meanwhile: the number may be another file's by now
+                raise OSError("the socket is closed")

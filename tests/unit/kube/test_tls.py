@@ -8,6 +8,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import trustme
@@ -105,3 +107,60 @@ def test_a_shutdown_from_another_thread_wakes_the_reader(authority: trustme.CA, 
         assert tls.recv(1024) == b""
     tls.close()
     assert tls.fileno() == -1
+
+
+class Slow:
+    """A TLS connection whose calls can be held in the middle, and which knows what was done to it meanwhile."""
+
+    family = socket.AF_INET
+
+    def __init__(self) -> None:
+        self.within, self.go_on = threading.Event(), threading.Event()
+        self.busy = False
+        self.closed_under_a_call = False
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def recv(self, size: int) -> bytes:
+        self.busy = True
+        self.within.set()
+        self.go_on.wait(10)
+        self.busy = False
+        return b"x" * size
+
+    def close(self) -> None:
+        self.closed_under_a_call |= self.busy
+
+
+def test_no_descriptor_is_given_back_under_a_call_that_uses_it() -> None:
+    """The next file gets its number: OpenSSL's last alert was found in a record of the journal."""
+    slow = Slow()
+    context = cast("ssl.SSLContext", SimpleNamespace(wrap_socket=lambda sock, server_hostname: slow))
+    line = TlsSocket(cast("socket.socket", None), context, "x")
+    reader = threading.Thread(target=line.recv, args=(1,))
+    reader.start()
+    assert slow.within.wait(10)
+    closer = threading.Thread(target=line.close)
+    closer.start()
+    closer.join(0.2)
+    assert closer.is_alive(), "it must wait for the call"
+    slow.go_on.set()
+    closer.join(10)
+    reader.join(10)
+    assert not closer.is_alive()
+    assert not slow.closed_under_a_call
+
+
+def test_a_reader_of_a_connection_that_is_closed_without_a_word_ends(authority: trustme.CA, server: int) -> None:
+    line = connected(authority, server)
+    ended = threading.Event()
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            line.recv(1)
+        ended.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    line.close()
+    assert ended.wait(10)
