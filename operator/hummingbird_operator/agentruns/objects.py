@@ -73,7 +73,8 @@ def taken_over(run: AgentRun, me: RunnerRef, now: datetime) -> AgentRunStatus:
 
 def held_up(run: AgentRun, me: RunnerRef, why: str, now: datetime) -> AgentRunStatus | None:
     """It cannot even be accepted for now; None where the status says so already."""
-    if c.find(run.status.conditions, c.RunCondition.ACCEPTED) is not None and run.status.runner == me:
+    found = c.find(run.status.conditions, c.RunCondition.ACCEPTED)
+    if found is not None and found.message == why and run.status.runner == me:
         return None
     return with_status(
         run,
@@ -166,9 +167,13 @@ def loss(run: AgentRun) -> str:
 def concluded(run: AgentRun, reason: str, message: str, now: datetime, **changes: Any) -> AgentRunStatus:
     """The outcome is settled: no more model calls. Reason Completed is an answer, any other a failure."""
     answered = reason == c.Checkpoint.COMPLETED
+    gone: tuple[tuple[str, c.Status, str, str], ...] = ()
+    if reason == c.Failure.SANDBOX_LOST:  # or the condition would name a sandbox that is gone, for ever
+        gone = ((c.RunCondition.SANDBOX_READY, "False", c.Failure.SANDBOX_LOST, message),)
     return with_status(
         run,
         now,
+        *gone,
         (c.RunCondition.ANSWERED, "True" if answered else "False", reason, message),
         (c.RunCondition.SUCCEEDED, "Unknown", c.Working.DELIVERING, message),
         **changes,

@@ -260,3 +260,15 @@ async def test_a_run_that_cannot_even_be_accepted_says_so_in_its_status(world: W
     run = await world.finished()
     assert world.outcome == ("True", "Completed")
     assert run.status.attempts == 1
+
+
+async def test_what_holds_a_run_up_is_said_anew_when_it_is_something_else(world: World) -> None:
+    world.fault("status", "GET", status=502, times=6)
+    world.fault("status", "GET", status=401, times=6)
+    world.order()
+    world.start()
+    await world.until(lambda: "502" in (world.run().status.message or ""))
+    await world.until(lambda: "refused the bot's token (401)" in (world.run().status.message or ""))
+    run = await world.finished()
+    assert world.outcome == ("True", "Completed")
+    assert run.status.attempts == 1

@@ -71,6 +71,7 @@ async def test_the_second_loss_ends_the_run_with_its_own_cause_and_what_was_achi
     assert "OOMKilled" in world.notes[0].body
     assert "512Mi" in world.notes[0].body
     assert "and before that: the sandbox was lost (Evicted)" in (run.status.message or "")
+    assert world.condition("SandboxReady") == ("False", "SandboxLost")
     assert run.status.usage is not None
     assert run.status.usage.iterations >= 1
     assert world.pool.places == []
