@@ -25,8 +25,8 @@ from hummingbird_ai.pricing import (
     parse_prices,
     worst_case_cost,
 )
-from hummingbird_ai.providers.gemini import GeminiModel
-from hummingbird_ai.providers.google_endpoints import ApiKeyEndpoint, Endpoint, VertexEndpoint
+from hummingbird_ai.providers.gemini.adapter import GeminiModel
+from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint, Endpoint, VertexEndpoint
 
 __all__ = [
     "MODEL_PRICING",

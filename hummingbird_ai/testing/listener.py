@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from hummingbird_ai.serialise import encode
-from hummingbird_ai.testing.gemini_answers import render_error
+from hummingbird_ai.testing.gemini.answers import render_error
 from hummingbird_ai.testing.replies import Answer, Body, Drip, Drop, HttpError, Reply, Stall
 
 

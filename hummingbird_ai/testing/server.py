@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from hummingbird_ai.testing.gemini_answers import BYTES_PER_TOKEN, PrefixCache, render
-from hummingbird_ai.testing.gemini_rules import refusal
+from hummingbird_ai.testing.gemini.answers import BYTES_PER_TOKEN, PrefixCache, render
+from hummingbird_ai.testing.gemini.rules import refusal
 from hummingbird_ai.testing.listener import Listener
 from hummingbird_ai.testing.replies import Answer, Drip, HttpError, Reply, Script, Stall
 

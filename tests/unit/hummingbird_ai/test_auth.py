@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.errors import AuthFailed, CallAborted, TransportFailed
-from hummingbird_ai.providers.gemini import GeminiModel
-from hummingbird_ai.providers.google_endpoints import VertexEndpoint
+from hummingbird_ai.providers.gemini.adapter import GeminiModel
+from hummingbird_ai.providers.google.endpoints import VertexEndpoint
 
 
 class TokenService:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hummingbird_ai.serialise import encode
-from hummingbird_ai.testing.gemini_rules import needs_signatures, signature, unanswered_ids
+from hummingbird_ai.testing.gemini.rules import needs_signatures, signature, unanswered_ids
 from hummingbird_ai.testing.replies import Answer, HttpError
 
 BYTES_PER_TOKEN = 4

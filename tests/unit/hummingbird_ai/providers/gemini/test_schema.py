@@ -7,7 +7,7 @@ import pytest
 
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import ToolDef
-from hummingbird_ai.providers.gemini_schema import declarations
+from hummingbird_ai.providers.gemini.schema import declarations
 
 
 def declared(schema: dict[str, Any]) -> dict[str, Any]:

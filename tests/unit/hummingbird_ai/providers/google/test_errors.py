@@ -9,7 +9,7 @@ from hummingbird_ai import errors
 from hummingbird_ai.http import HttpReply
 from hummingbird_ai.messages import ToolDef
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.google_errors import from_reply
+from hummingbird_ai.providers.google.errors import from_reply
 from hummingbird_ai.testing import Body, GeminiServer, HttpError
 from hummingbird_ai.testing.replies import HTML_PAGE, SHARED_CAPACITY
 

@@ -12,10 +12,10 @@ from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.canonical import message, repaired
 from hummingbird_ai.messages import Content, ToolCall, ToolDef
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.gemini import GeminiModel
-from hummingbird_ai.providers.google_endpoints import ApiKeyEndpoint, VertexEndpoint
+from hummingbird_ai.providers.gemini.adapter import GeminiModel
+from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint, VertexEndpoint
 from hummingbird_ai.testing import Answer, GeminiServer, ScriptedModel, say
-from hummingbird_ai.testing.gemini_rules import refusal
+from hummingbird_ai.testing.gemini.rules import refusal
 
 RUN = ToolDef("run", "Run a command", {"type": "object"})
 

@@ -13,8 +13,8 @@ from pydantic.alias_generators import to_camel
 from hummingbird_ai.errors import MalformedReply
 from hummingbird_ai.http import HttpReply
 from hummingbird_ai.messages import Finish, Usage
-from hummingbird_ai.providers.gemini_parts import normalised
-from hummingbird_ai.providers.google_errors import error_of, from_error, unreadable
+from hummingbird_ai.providers.gemini.parts import normalised
+from hummingbird_ai.providers.google.errors import error_of, from_error, unreadable
 from hummingbird_ai.serialise import clean
 
 CONTINUATION = "CONTINUATION"

@@ -12,8 +12,8 @@ from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.errors import AuthFailed, BadRequest, CallAborted
 from hummingbird_ai.messages import Content, ModelAdapter, ToolCall, ToolDef
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.gemini import GeminiModel
-from hummingbird_ai.providers.google_endpoints import ApiKeyEndpoint, VertexEndpoint, vertex_host
+from hummingbird_ai.providers.gemini.adapter import GeminiModel
+from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint, VertexEndpoint, vertex_host
 from hummingbird_ai.testing import Answer, GeminiServer, Stall, call, say
 
 RUN = ToolDef("run", "Run a command", {"type": "object", "properties": {"command": {"type": "string"}}}, notes="n")

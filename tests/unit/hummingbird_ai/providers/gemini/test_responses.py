@@ -14,8 +14,8 @@ from hummingbird_ai.errors import MalformedReply, ModelError, Overloaded, RateLi
 from hummingbird_ai.http import HttpReply
 from hummingbird_ai.messages import Finish, ModelResponse, ToolDef, Usage
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.gemini import MAX_PASSES
-from hummingbird_ai.providers.gemini_reply import read
+from hummingbird_ai.providers.gemini.adapter import MAX_PASSES
+from hummingbird_ai.providers.gemini.reply import read
 from hummingbird_ai.testing import Answer, Body, GeminiServer, HttpError, Reply, Script, call, say
 from hummingbird_ai.testing.replies import HALF_BODY, HTML_PAGE
 

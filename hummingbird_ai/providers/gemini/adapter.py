@@ -23,10 +23,11 @@ from hummingbird_ai.messages import (
     Usage,
 )
 from hummingbird_ai.pricing import Prices, estimate_cost, find_price
-from hummingbird_ai.providers import gemini_parts, gemini_reply
-from hummingbird_ai.providers.gemini_schema import declarations
-from hummingbird_ai.providers.google_endpoints import Endpoint
-from hummingbird_ai.providers.google_errors import from_reply
+from hummingbird_ai.providers.gemini import parts as gemini_parts
+from hummingbird_ai.providers.gemini import reply as gemini_reply
+from hummingbird_ai.providers.gemini.schema import declarations
+from hummingbird_ai.providers.google.endpoints import Endpoint
+from hummingbird_ai.providers.google.errors import from_reply
 from hummingbird_ai.serialise import clean, encode
 
 MAX_PASSES = 10

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hummingbird_ai.testing.gemini_shapes import shape_problem
+from hummingbird_ai.testing.gemini.shapes import shape_problem
 from hummingbird_ai.testing.replies import HttpError
 
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"

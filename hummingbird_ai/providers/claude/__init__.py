@@ -1,0 +1,1 @@
+"""Claude on Vertex AI: `rawPredict`."""

@@ -1,0 +1,1 @@
+"""Gemini: the Gemini API and Vertex AI."""

@@ -1,0 +1,1 @@
+"""What a Claude on Vertex AI refuses and answers."""

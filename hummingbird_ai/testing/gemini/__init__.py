@@ -1,0 +1,1 @@
+"""What a Gemini refuses and answers."""
