@@ -116,7 +116,7 @@ class _Attempts:
         if max_attempts is not None or retry_seconds is None:
             limits.append(stop_after_attempt(DEFAULT_ATTEMPTS if max_attempts is None else max_attempts))
         self._stop = stop_any(*limits)
-        self._wait = wait_exponential_jitter(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
+        self._wait = wait_exponential_jitter(initial=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
         self._clock = clock
         self._state = RetryCallState(Retrying(), None, (), {})
         self._state.start_time = clock()

@@ -12,6 +12,7 @@
     ├── RequestTooLarge      more bytes than the provider takes
     ├── Refused              the provider's policy
     ├── BadRequest           the request itself is wrong: model name, region, schema, history
+    ├── Unfinished           the provider's own tools did not come to an end
     └── CallAborted          the caller ended it
 
 No message, repr or cause carries a key or a token, and at most 500 characters of a provider's body.
@@ -31,7 +32,8 @@ class ModelError(Exception):
     `billed` holds the passes of this call that were answered, and are paid for, before it failed.
     """
 
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
+    """The same call may work later. A provider may say otherwise of a single error (`x-should-retry`)."""
     advice: ClassVar[str] = "See the provider's message."
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -113,6 +115,12 @@ class BadRequest(ModelError):
     """The request itself is wrong: model name, region, tool schema or history."""
 
     advice = "Check the model's name, its region and the tool definitions; the same request fails again."
+
+
+class Unfinished(ModelError):
+    """The provider went on with its own tools beyond the passes one answer may take."""
+
+    advice = "Ask for less at once, or turn the provider's web search off."
 
 
 class CallAborted(ModelError):

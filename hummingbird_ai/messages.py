@@ -62,8 +62,8 @@ class ToolCall:
 class Usage:
     """Tokens billed, as four disjoint counters (output includes thoughts), and the size of the conversation.
 
-    `context_tokens` is the prompt (cached part included) plus the output of the last pass. It is kept apart because
-    an answer that took several passes is billed for each of them, while the conversation has grown only once.
+    `context_tokens` is the prompt (cached part included) plus the output of the last pass. It is kept apart because an
+    answer that took several passes is billed for each of them, while the conversation has grown only once.
     """
 
     input_tokens: int = 0
@@ -71,6 +71,10 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     context_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    """How many of `cache_write_tokens` are kept for an hour, which costs more."""
+    web_searches: int = 0
+    """Searches the provider made and bills by the piece."""
 
     @property
     def total_input_tokens(self) -> int:
@@ -89,7 +93,17 @@ class Usage:
             self.cache_read_tokens + later.cache_read_tokens,
             self.cache_write_tokens + later.cache_write_tokens,
             later.context_tokens,
+            self.cache_write_1h_tokens + later.cache_write_1h_tokens,
+            self.web_searches + later.web_searches,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A page on the web that an answer rests on, as the provider names it."""
+
+    url: str
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,7 @@ class ModelResponse:
     """One answer. `raw_content` is what a caller appends to its history, None if there is nothing worth keeping.
 
     `finish_reason` is the provider's own word and message; `model_version` the model that really served;
-    `cost_usd` is None when that model has no known price.
+    `cost_usd` is None when that model has no known price; `sources` are pages of the provider's web search, each once.
     """
 
     text: str = ""
@@ -108,6 +122,7 @@ class ModelResponse:
     finish_reason: str = ""
     model_version: str = ""
     cost_usd: Decimal | None = None
+    sources: tuple[Source, ...] = ()
 
     @property
     def usable(self) -> bool:
@@ -127,6 +142,7 @@ class ModelResponse:
             "finish_reason": self.finish_reason,
             "model_version": self.model_version,
             "cost_usd": None if self.cost_usd is None else str(self.cost_usd),
+            "sources": [asdict(source) for source in self.sources],
         }
 
     @classmethod
@@ -145,6 +161,7 @@ class ModelResponse:
                 finish_reason=record["finish_reason"],
                 model_version=record["model_version"],
                 cost_usd=None if cost is None else Decimal(cost),
+                sources=tuple(Source(**source) for source in record.get("sources", ())),
             )
         except (KeyError, TypeError, InvalidOperation) as error:
             raise ValueError(f"not a recorded model response: {error!r}") from error
