@@ -103,7 +103,7 @@ class GeminiModel:
 
     def to_canonical(self, contents: Sequence[Content]) -> list[dict[str, Any]]:
         """The stored form."""
-        return gemini_parts.save(contents)
+        return gemini_parts.save(contents, self._producer)
 
     def from_canonical(self, messages: Sequence[Mapping[str, Any]]) -> list[Content]:
         """Own turns come back byte for byte; others' lose what only they can read."""
@@ -119,7 +119,8 @@ class GeminiModel:
         max_output_tokens: int,
     ) -> dict[str, Any]:
         """The request's body. Nothing in it depends on anything but the arguments and the adapter's settings."""
-        turns = [outgoing for content in contents if (outgoing := _outgoing(content))["parts"]]
+        signed = gemini_parts.needs_signatures(self.name)
+        turns = [outgoing for content in contents if (outgoing := _outgoing(content, signed))["parts"]]
         if not turns:
             raise BadRequest("there is nothing to answer: the conversation has no text")
         words = [{"text": text} for text in ephemeral if text.strip()]
@@ -201,9 +202,11 @@ class GeminiModel:
         return version
 
 
-def _outgoing(content: Content) -> dict[str, Any]:
+def _outgoing(content: Content, signed: bool) -> dict[str, Any]:
     """What is sent of a content: not who produced it, and no blank text, which Gemini refuses."""
     parts = [part for part in content["parts"] if not _is_blank(part)]
+    if signed and content["role"] == "model":
+        parts = gemini_parts.with_signature(parts)
     return {"role": content["role"], "parts": parts}
 
 

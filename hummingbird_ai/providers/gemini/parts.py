@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hummingbird_ai.canonical import Producer, is_own, local_id, message, repaired, with_safe_ids
+from hummingbird_ai.canonical import Producer, local_id, message, readable_by
 from hummingbird_ai.messages import Content
 from hummingbird_ai.serialise import clean, to_json
 
@@ -18,6 +18,7 @@ from hummingbird_ai.serialise import clean, to_json
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 
 _REFERENCES = frozenset({"$ref", "$defs"})
+_MARKS = frozenset({"signature", "extra"})
 
 
 def needs_signatures(model: str) -> bool:
@@ -78,10 +79,8 @@ def to_native(part: Mapping[str, Any]) -> dict[str, Any]:
         case "tool_result":
             response = without_references(part["result"])
             return {"functionResponse": {**number, "name": part["name"], "response": response, **more}, **tail}
-        case "opaque":
+        case _:
             return dict(part["data"])
-        case kind:
-            raise ValueError(f"a stored part has the type {kind!r}, which this version does not know")
 
 
 def without_references(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,26 +99,24 @@ def _has_reference(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(_has_reference(item) for item in value)
 
 
-def save(contents: Sequence[Content]) -> list[dict[str, Any]]:
-    """Native contents as canonical messages."""
+def save(contents: Sequence[Content], producer: Producer) -> list[dict[str, Any]]:
+    """Native contents as canonical messages; a user's names `producer` if it holds what only Gemini can read."""
     stored: list[dict[str, Any]] = []
     for turn, content in enumerate(contents):
         if content["role"] == "model":
-            parts = [to_stored(part, number) for part, number in zip(content["parts"], _local_ids(turn), strict=False)]
-            stored.append(message("assistant", parts, content.get("producer", {})))
+            parts = [to_stored(part, local_id(turn, number)) for number, part in enumerate(content["parts"])]
+            stored.append(message("assistant", parts, content.get("producer")))
         else:
             ids = _ids_of_calls(stored)
             responses = (next(ids, "") if "functionResponse" in part else "" for part in content["parts"])
             parts = [to_stored(part, number) for part, number in zip(content["parts"], responses, strict=True)]
-            stored.append(message("user", parts))
+            stored.append(message("user", parts, producer.to_dict() if any(map(_is_special, parts)) else None))
     return stored
 
 
-def _local_ids(turn: int) -> Iterator[str]:
-    number = 0
-    while True:
-        yield local_id(turn, number)
-        number += 1
+def _is_special(part: Mapping[str, Any]) -> bool:
+    """Whether something of a user's part is lost on others; a result always goes with its call."""
+    return part["type"] == "opaque" or (part["type"] != "tool_result" and bool(_MARKS & part.keys()))
 
 
 def _ids_of_calls(stored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -129,32 +126,25 @@ def _ids_of_calls(stored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Content]:
     """Canonical messages as native contents for `producer`; what only others can read is dropped or flattened."""
-    ordered = repaired([item if is_own(item, producer) else _flattened(item, producer.model) for item in messages])
-    if any(not is_own(item, producer) for item in ordered):
-        ordered = with_safe_ids(ordered, producer)
     contents: list[Content] = []
-    for item in ordered:
-        parts = [to_native(part) for part in item["parts"]]
-        if item["role"] == "user":
-            contents.append({"role": "user", "parts": parts})
-        else:
-            contents.append({"role": "model", "parts": parts, "producer": dict(item.get("producer", {}))})
+    for item in readable_by(messages, producer):
+        content: Content = {
+            "role": "user" if item["role"] == "user" else "model",
+            "parts": [to_native(part) for part in item["parts"]],
+        }
+        if item["role"] == "assistant" and "producer" in item:
+            content["producer"] = item["producer"]
+        contents.append(content)
     return contents
 
 
-def _flattened(stored: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Another producer's turn: its words and calls stay, its thoughts, signatures and server blocks do not."""
-    parts: list[dict[str, Any]] = []
-    signed = not needs_signatures(model)
-    for part in stored["parts"]:
-        if part["type"] == "text":
-            parts.append({"type": "text", "text": part["text"]})
-        elif part["type"] == "tool_call":
-            call = {key: part[key] for key in ("type", "id", "name", "arguments")}
-            parts.append(call if signed else {**call, "signature": PLACEHOLDER_SIGNATURE})
-            signed = True  # the first call of a turn only
-        elif part["type"] == "tool_result":
-            parts.append({key: part[key] for key in ("type", "id", "name", "result", "minted") if key in part})
-        elif part["type"] == "opaque" and part.get("text"):
-            parts.append({"type": "text", "text": part["text"]})
-    return {**stored, "parts": parts}
+def with_signature(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A model content's parts in which the first call has a signature: Google's placeholder, if it has none.
+
+    A later call of the same turn has none by right, and must not be given one.
+    """
+    first = next((index for index, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or parts[first].get("thoughtSignature"):
+        return list(parts)
+    signed = {**parts[first], "thoughtSignature": PLACEHOLDER_SIGNATURE}
+    return [signed if index == first else part for index, part in enumerate(parts)]
