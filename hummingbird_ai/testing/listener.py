@@ -1,36 +1,41 @@
-"""The HTTP side of `GeminiServer`: threads, connections, and answers that stall, drip or break off."""
+"""The HTTP side of a provider server: threads, connections, and answers that stall, drip or break off."""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from hummingbird_ai.serialise import encode
-from hummingbird_ai.testing.gemini.answers import render_error
 from hummingbird_ai.testing.replies import Answer, Body, Drip, Drop, HttpError, Reply, Stall
 
 
-class Gemini(Protocol):
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A reply with the document and the headers that go with it."""
+
+    reply: Reply
+    document: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Exchange(Protocol):
     """What decides about the answers."""
 
-    def handle(self, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[Reply, Any]:
-        """The reply, and the rendered document where there is one."""
+    def aside(self, method: str, path: str, raw: bytes) -> tuple[int, Any] | None:
+        """Status and document of what is not the provider's API; None for the API."""
+        ...
+
+    def handle(self, path: str, headers: dict[str, str], raw: bytes) -> Rendered:
+        """The answer of the API."""
         ...
 
     def sleep_until_released(self, connection: socket.socket) -> bool:
         """Wait; False if the connection is to be closed."""
-        ...
-
-    def release(self) -> None:
-        """Wake those who sleep."""
-        ...
-
-    def listing(self) -> Sequence[Mapping[str, Any]]:
-        """The calls so far, for `GET /calls`."""
         ...
 
 
@@ -40,8 +45,8 @@ class Listener(ThreadingHTTPServer):
     request_queue_size = 1024  # 200 agents connect at once; the default of 5 would make them wait for a second SYN
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], gemini: Gemini) -> None:
-        self.gemini = gemini
+    def __init__(self, address: tuple[str, int], exchange: Exchange) -> None:
+        self.exchange = exchange
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
@@ -79,35 +84,35 @@ class _Handler(BaseHTTPRequestHandler):
         """Silent: the calls are recorded instead."""
 
     def do_GET(self) -> None:
-        if self.path != "/calls":
-            self._send(404, encode(render_error(HttpError(404, f"{self.path} is not served"))))
-            return
-        self._send(200, encode({"calls": self.server.gemini.listing()}))
+        self._aside("GET", b"")
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.path == "/release":
-            self.server.gemini.release()
-            self._send(200, b"{}")
+        if self._aside("POST", raw):
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        reply, document = self.server.gemini.handle(self.path, headers, raw)
-        data = encode(document) if document is not None else b""
-        match reply:
-            case Answer():
-                time.sleep(reply.seconds)
+        rendered = self.server.exchange.handle(self.path, headers, raw)
+        data = encode(rendered.document) if rendered.document is not None else b""
+        match rendered.reply:
+            case Answer(seconds=seconds):
+                time.sleep(seconds)
                 self._send(200, data)
-            case HttpError():
-                more = {"Retry-After": reply.retry_after} if reply.retry_after else {}
-                self._send(reply.code, encode(render_error(reply)), more)
-            case Body():
-                self._body(reply)
+            case HttpError(code=code):
+                self._send(code, data, rendered.headers)
+            case Body() as body:
+                self._body(body)
             case Drop():
                 self.close_connection = True
-            case Stall():
-                self._stall(reply, data)
-            case Drip():
-                self._drip(reply, data)
+            case Stall() as stall:
+                self._stall(stall, data)
+            case Drip() as drip:
+                self._drip(drip, data)
+
+    def _aside(self, method: str, raw: bytes) -> bool:
+        answer = self.server.exchange.aside(method, self.path, raw)
+        if answer is not None:
+            self._send(answer[0], encode(answer[1]))
+        return answer is not None
 
     def _head(self, status: int, length: int, more: Mapping[str, str], content_type: str) -> None:
         self.send_response(status)
@@ -136,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.after_headers:
             self._head(200, len(data), {}, "application/json")
             self.wfile.flush()
-        if not self.server.gemini.sleep_until_released(self.connection):
+        if not self.server.exchange.sleep_until_released(self.connection):
             self.close_connection = True
         elif reply.after_headers:
             self.wfile.write(data)

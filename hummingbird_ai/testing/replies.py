@@ -1,4 +1,4 @@
-"""The answers a `GeminiServer` script can give: good ones, refusals, and every way to break."""
+"""The answers a provider server's script can give: good ones, refusals, and every way to break."""
 
 from __future__ import annotations
 
@@ -8,32 +8,58 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A 200. Parts come in the order thought, text, calls; usage is estimated from bytes where `usage` is silent.
+class Search:
+    """A web search that the provider makes by itself; `results` are (title, url) pairs.
 
-    `calls` are (name, arguments) pairs. `parts` replaces all three, verbatim and unsigned. `usage` overrides single
-    fields of `usageMetadata`; a value of None removes the field. `block_reason` answers without candidates.
-    `seconds` is how long the model thinks before its first byte.
+    `pending`: Claude has asked for it and has no result yet; its next answer begins with the result. `error` is the
+    error code in the place of results (`max_uses_exceeded`, …). Gemini knows neither of the two.
+    """
+
+    query: str
+    results: tuple[tuple[str, str], ...] = ()
+    pending: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A 200. Order: thought, searches, text, calls; usage is estimated from bytes where `usage` is silent.
+
+    `calls` are (name, arguments) pairs. `parts` replaces all four, verbatim (Gemini: unsigned; Claude: a thinking
+    block without a signature gets one). `finish` is the provider's word, "" the natural end (Gemini STOP; Claude
+    end_turn, tool_use or pause_turn) and None an absent one. `usage` overrides single fields of the provider's usage;
+    a value of None removes the field. `seconds` is how long the model thinks before its first byte.
+
+    Gemini alone: `finish_message`, `block_reason` (an answer without candidates), `continuation_token`, `call_ids`.
+    Claude alone: `redacted` (the thought comes as a redacted_thinking block), `stop_details`.
     """
 
     text: str = ""
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     thought: str = ""
     parts: tuple[Mapping[str, Any], ...] | None = None
-    finish: str | None = "STOP"
+    finish: str | None = ""
     finish_message: str = ""
     block_reason: str = ""
     continuation_token: str = ""
-    usage: Mapping[str, int | None] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
     model_version: str = ""
     call_ids: bool | None = None
     """Whether calls carry ids; by default as the real models do: from Gemini 3 on."""
     seconds: float = 0.0
+    searches: tuple[Search, ...] = ()
+    redacted: bool = False
+    stop_details: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HttpError:
-    """An error in Google's shape. `retry_delay` is a RetryInfo in the body, `retry_after` a header."""
+    """An error in the shape of the server's provider; `google`: in Google's, as its front end answers on Vertex AI.
+
+    `status` is the provider's word for it (by default the one that belongs to `code`), `in_list` wraps the document.
+    Headers: `retry_after`, `retry_after_ms`, `should_retry`. Google's shape alone: `retry_delay` is a RetryInfo in the
+    body, `quota_id` a QuotaFailure, `reason` an ErrorInfo. Anthropic's alone: `error_code` in the details.
+    """
 
     code: int
     message: str = "The model is overloaded. Please try again later."
@@ -43,6 +69,10 @@ class HttpError:
     quota_id: str = ""
     reason: str = ""
     in_list: bool = False
+    google: bool = False
+    error_code: str = ""
+    should_retry: bool | None = None
+    retry_after_ms: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +115,7 @@ Script = Callable[[dict[str, Any], int], Reply]
 
 HALF_BODY = Body(b'{"candidates": [{"content": {"role": "model", "par', cut=True)
 HTML_PAGE = Body(b"<html><body><h1>Bad gateway</h1></body></html>", content_type="text/html")
-SHARED_CAPACITY = HttpError(429, "Resource exhausted, please try again later.", "RESOURCE_EXHAUSTED")
+SHARED_CAPACITY = HttpError(429, "Resource exhausted, please try again later.", "RESOURCE_EXHAUSTED", google=True)
 
 
 def say(text: str, **more: Any) -> Answer:

@@ -1,68 +1,75 @@
-"""A Gemini that runs on this computer: real HTTP, real wire format, a script in the place of the model."""
+"""A provider that runs on this computer: real HTTP, real wire format, a script in the place of the model."""
 
 from __future__ import annotations
 
 import json
-import re
 import select
 import socket
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, Self
+from urllib.parse import parse_qs
 
-from hummingbird_ai.testing.gemini.answers import BYTES_PER_TOKEN, PrefixCache, render
-from hummingbird_ai.testing.gemini.rules import refusal
-from hummingbird_ai.testing.listener import Listener
-from hummingbird_ai.testing.replies import Answer, Drip, HttpError, Reply, Script, Stall
+from hummingbird_ai.testing.claude.provider import Claude
+from hummingbird_ai.testing.errors import error_headers
+from hummingbird_ai.testing.gemini.provider import Gemini
+from hummingbird_ai.testing.listener import Listener, Rendered
+from hummingbird_ai.testing.observing import observers
+from hummingbird_ai.testing.received import ReceivedCall, Request
+from hummingbird_ai.testing.replies import Answer, Drip, HttpError, Script, Stall
 
-_KEY_PATH = re.compile(r"/v1(?:beta)?/models/([^/:]+):generateContent")
-_VERTEX_PATH = re.compile(
-    r"/v1(?:beta1)?/projects/[^/]+/locations/[^/]+/publishers/google/models/([^/:]+):generateContent"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedCall:
-    """One request; `at` is time.monotonic() at its arrival, header names are lower case."""
-
-    number: int
-    at: float
-    path: str
-    model: str
-    headers: Mapping[str, str]
-    raw: bytes
-    body: dict[str, Any]
-    refused: HttpError | None
+_TOKEN = "test-token"  # noqa: S105 - a stand-in for tests, it opens nothing
+_GRANTS = ("refresh_token", "urn:ietf:params:oauth:grant-type:jwt-bearer")
 
 
-class GeminiServer:
-    """Serves `generateContent` of the Gemini API and of Vertex AI on a loopback port, in threads.
+class Provider(Protocol):
+    """One wire format: what is asked, what is refused, and how answers read."""
 
-    Use it as a context manager. `url` is the `base_url` for `build_model`. Every request is checked as Gemini checks
-    it; what passes is answered by `script(body, n)`, n counting from 0 what passed. An exception of the script is
-    answered with 500 and raised again by `close`. `context_window` tokens (four bytes each) fit into a prompt.
+    name: str
+    bearer_token: str
 
-    Beside the API: `GET /calls` lists what came in, `POST /release` lets stalled calls go on.
+    def model(self, path: str) -> str:
+        """The model a path names, "" if the path is not served."""
+        ...
+
+    def refusal(self, request: Request) -> HttpError | None:
+        """Why the provider does not take this request, None if it does."""
+        ...
+
+    def render(self, answer: Answer, request: Request, number: int) -> Any:
+        """The document of a 200; `number` counts accepted requests."""
+        ...
+
+    def render_error(self, error: HttpError) -> Any:
+        """The document of an error."""
+        ...
+
+
+class ProviderServer:
+    """Serves one provider's wire format on a loopback port, in threads.
+
+    Use it as a context manager. `url` is the `base_url` for `build_model`. Every request is checked as the provider
+    checks it; what passes is answered by `script(body, n)`, n counting from 0 what passed. An exception of the script
+    is answered with 500 and raised again by `close`, and so is what an observer raised (see `observing`).
+
+    Beside the API: `GET /calls` lists what came in, `POST /release` lets stalled calls go on, and `POST /token` is a
+    `token_uri` for google-auth: it gives `bearer_token`, which may be changed while the server runs, to anybody.
     """
 
     def __init__(
         self,
+        provider: Provider,
         script: Script,
         *,
-        api_key: str = "test-key",
-        bearer_token: str = "test-token",  # noqa: S107 - a stand-in for tests, it opens nothing
         host: str = "127.0.0.1",
         port: int = 0,
-        context_window: int = 1_048_576,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.api_key = api_key
-        self.bearer_token = bearer_token
+        self._provider = provider
         self._script = script
-        self._window = context_window
-        self._cache = PrefixCache()
+        self._clock = clock
         self._lock = threading.Lock()
         self._calls: list[ReceivedCall] = []
         self._accepted = 0
@@ -72,9 +79,9 @@ class GeminiServer:
         self._server = Listener((host, port), self)
         self.port = self._server.server_port
         self.url = f"http://{host}:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="gemini-server")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name=f"{provider.name}-server")
 
-    def __enter__(self) -> GeminiServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -90,22 +97,24 @@ class GeminiServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End every connection and raise what the script raised, if it did."""
+        """End every connection and raise what the script or an observer raised, if one did."""
         self._stop()
         self._raise_failure()
+
+    @property
+    def bearer_token(self) -> str:
+        """The token that Vertex AI takes from now on."""
+        return self._provider.bearer_token
+
+    @bearer_token.setter
+    def bearer_token(self, token: str) -> None:
+        self._provider.bearer_token = token
 
     @property
     def calls(self) -> tuple[ReceivedCall, ...]:
         """What came in so far, refused requests included."""
         with self._lock:
             return tuple(self._calls)
-
-    def listing(self) -> list[dict[str, Any]]:
-        """What `GET /calls` shows of each call."""
-        return [
-            {"number": call.number, "model": call.model, "bytes": len(call.raw), "refused": call.refused is not None}
-            for call in self.calls
-        ]
 
     def release(self) -> None:
         """Let every call that is stalled now go on; later ones stall again."""
@@ -146,59 +155,118 @@ class GeminiServer:
                 self._wakers.discard(waker)
                 return sleeper.fileno() in ready and not self._closed
 
-    def handle(self, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[Reply, Any]:
-        """What to answer, with the document of an Answer already rendered for it."""
-        received = time.monotonic()
-        match = _KEY_PATH.fullmatch(path) or _VERTEX_PATH.fullmatch(path)
-        model = match.group(1) if match else ""
-        vertex = "/projects/" in path
-        body, problem = self._checked(path, headers, raw, model, vertex)
-        with self._lock:
-            number = self._accepted
-            self._accepted += problem is None
-            self._calls.append(ReceivedCall(len(self._calls), received, path, model, headers, raw, body, problem))
-        if problem is not None:
-            return problem, None
+    def aside(self, method: str, path: str, raw: bytes) -> tuple[int, Any] | None:
+        """Status and document of what is not the provider's API; None for the API."""
+        match method, path:
+            case "GET", "/calls":
+                return 200, {"calls": [_listed(call) for call in self.calls]}
+            case "POST", "/release":
+                self.release()
+                return 200, {}
+            case "POST", "/token":
+                return self._token(raw)
+            case "POST", _:
+                return None
+        return 404, self._provider.render_error(HttpError(404, f"{path} is not served"))
+
+    def _token(self, raw: bytes) -> tuple[int, Any]:
+        grant = parse_qs(raw.decode(errors="replace")).get("grant_type", [""])[0]
+        if grant not in _GRANTS:
+            return 400, {"error": "unsupported_grant_type", "error_description": f"Invalid grant_type: {grant}"}
+        return 200, {"access_token": self.bearer_token, "expires_in": 3599, "token_type": "Bearer"}
+
+    def handle(self, path: str, headers: dict[str, str], raw: bytes) -> Rendered:
+        """What to answer, with the document of an Answer or an error already rendered for it."""
+        body, unreadable = _read(raw)
+        request = Request(
+            at=self._clock(),
+            path=path,
+            model=self._provider.model(path),
+            headers=headers,
+            raw=raw,
+            body=body,
+            unreadable=unreadable,
+        )
+        refused = self._provider.refusal(request)
+        number = self._record(request, refused)
+        if refused is not None:
+            return self._error(refused)
         try:
-            reply = self._script(body, number)
+            reply = self._script(request.body, number)
+            if isinstance(reply, HttpError):
+                return self._error(reply)
             answer = reply.reply if isinstance(reply, Stall | Drip) else reply
-            document = None
-            if isinstance(answer, Answer):
-                document = render(answer, body, model=model, vertex=vertex, number=number, cache=self._cache)
+            document = self._provider.render(answer, request, number) if isinstance(answer, Answer) else None
         except Exception as error:  # noqa: BLE001 - whatever a script raises has to reach the test that wrote it
             self._failures.append(error)
-            return HttpError(500, f"the script failed: {error!r}"), None
-        return reply, document
+            return self._error(HttpError(500, f"the script failed: {error!r}"))
+        return Rendered(reply, document)
 
-    def _checked(
-        self, path: str, headers: Mapping[str, str], raw: bytes, model: str, vertex: bool
-    ) -> tuple[dict[str, Any], HttpError | None]:
-        if not model.startswith("gemini-"):
-            return {}, HttpError(404, f"models/{model or path} is not found, or not supported for generateContent.")
-        unknown = self._unauthorised(headers, vertex)
-        try:
-            body = json.loads(raw)
-        except ValueError as error:
-            return {}, unknown or HttpError(400, f"Invalid JSON payload received. {error}")
-        if not isinstance(body, dict):
-            return {}, unknown or HttpError(400, "Invalid JSON payload received. Expected an object.")
-        problem = unknown or refusal(body, model=model, vertex=vertex)
-        tokens = len(raw) // BYTES_PER_TOKEN
-        if problem is None and tokens > self._window:
-            problem = HttpError(
-                400,
-                f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({self._window}).",
-            )
-        return body, problem
+    def _record(self, request: Request, refused: HttpError | None) -> int:
+        """Remember the request and show it around; its number among the accepted ones."""
+        fields = {name: getattr(request, name) for name in Request.__dataclass_fields__}
+        with self._lock:
+            number = self._accepted
+            self._accepted += refused is None
+            call = ReceivedCall(number=len(self._calls), refused=refused, provider=self._provider.name, **fields)
+            self._calls.append(call)
+        for observer in observers() if refused is None else ():
+            try:
+                observer(call)
+            except Exception as error:  # noqa: BLE001 - it has to reach the test that opened the observer
+                self._failures.append(error)
+        return number
 
-    def _unauthorised(self, headers: Mapping[str, str], vertex: bool) -> HttpError | None:
-        if vertex:
-            if headers.get("authorization") == f"Bearer {self.bearer_token}":
-                return None
-            return HttpError(401, "Request had invalid authentication credentials.", reason="ACCESS_TOKEN_TYPE")
-        key = headers.get("x-goog-api-key")
-        if key is None:
-            return HttpError(403, "Method doesn't allow unregistered callers (no x-goog-api-key header).")
-        if key != self.api_key:
-            return HttpError(400, "API key not valid. Please pass a valid API key.", reason="API_KEY_INVALID")
-        return None
+    def _error(self, error: HttpError) -> Rendered:
+        return Rendered(error, self._provider.render_error(error), error_headers(error))
+
+
+class GeminiServer(ProviderServer):
+    """`generateContent` of the Gemini API and of Vertex AI; `context_window` tokens (four bytes each) fit in."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        api_key: str = "test-key",
+        bearer_token: str = _TOKEN,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        context_window: int = 1_048_576,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.api_key = api_key
+        super().__init__(Gemini(api_key, bearer_token, context_window), script, host=host, port=port, clock=clock)
+
+
+class ClaudeServer(ProviderServer):
+    """Claude's `rawPredict` on Vertex AI, as each known model takes it (see `hummingbird_ai.testing.claude`).
+
+    `clock` gives seconds and drives the prompt cache; `context_window` (tokens of four bytes) is by default the
+    model's own, `body_limit` is in bytes.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        bearer_token: str = _TOKEN,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        context_window: int | None = None,
+        body_limit: int = 30_000_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(Claude(bearer_token, context_window, body_limit), script, host=host, port=port, clock=clock)
+
+
+def _read(raw: bytes) -> tuple[dict[str, Any], str]:
+    try:
+        body = json.loads(raw)
+    except ValueError as error:
+        return {}, str(error)
+    return (body, "") if isinstance(body, dict) else ({}, "Expected an object.")
+
+
+def _listed(call: ReceivedCall) -> dict[str, Any]:
+    return {"number": call.number, "model": call.model, "bytes": len(call.raw), "refused": call.refused is not None}

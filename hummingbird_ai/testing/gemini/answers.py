@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hummingbird_ai.serialise import encode
 from hummingbird_ai.testing.gemini.rules import needs_signatures, signature, unanswered_ids
-from hummingbird_ai.testing.replies import Answer, HttpError
+from hummingbird_ai.testing.replies import Answer, Search
 
 BYTES_PER_TOKEN = 4
-_STATUS_WORDS = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
 
 
 class PrefixCache:
@@ -62,9 +51,10 @@ def render(
     else:
         candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts} if parts else {}, "index": 0}
         optional = {
-            "finishReason": answer.finish,
+            "finishReason": "STOP" if answer.finish == "" else answer.finish,
             "finishMessage": answer.finish_message or None,
             "continuationToken": answer.continuation_token or None,
+            "groundingMetadata": _grounding(answer.searches) if answer.searches else None,
         }
         candidate |= {key: value for key, value in optional.items() if value is not None}
         document["candidates"] = [candidate]
@@ -87,6 +77,11 @@ def _parts(answer: Answer, model: str, vertex: bool, number: int) -> list[dict[s
     return parts
 
 
+def _grounding(searches: Sequence[Search]) -> dict[str, Any]:
+    pages = [{"web": {"uri": url, "title": title}} for search in searches for title, url in search.results]
+    return {"webSearchQueries": [search.query for search in searches], "groundingChunks": pages}
+
+
 def _usage(
     answer: Answer, body: Mapping[str, Any], parts: list[dict[str, Any]], prompt: tuple[int, int]
 ) -> dict[str, int]:
@@ -104,20 +99,3 @@ def _usage(
     )
     counts.setdefault("totalTokenCount", total)
     return {name: count for name, count in counts.items() if count is not None}
-
-
-def render_error(error: HttpError) -> Any:
-    """The document of an error answer."""
-    details: list[dict[str, Any]] = []
-    if error.quota_id:
-        violation = {"quotaMetric": "generate_content_requests", "quotaId": error.quota_id}
-        details.append({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]})
-    if error.retry_delay:
-        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": error.retry_delay})
-    if error.reason:
-        details.append({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.reason})
-    word = error.status or _STATUS_WORDS.get(error.code, "UNKNOWN")
-    document = {"error": {"code": error.code, "message": error.message, "status": word}}
-    if details:
-        document["error"]["details"] = details
-    return [document] if error.in_list else document
