@@ -6,128 +6,73 @@ falls back to the highest known rate. Every row of the data file names its sourc
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
-from importlib import resources
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
-from hummingbird_ai.messages import Usage
+from hummingbird_ai.messages import DEFAULT_MAX_OUTPUT_TOKENS, Usage
+from hummingbird_ai.price_table import (
+    DEFAULT_CONTEXT_WINDOW,
+    DEFAULT_MINIMUM_CACHEABLE_TOKENS,
+    ModelPrice,
+    Prices,
+    Rate,
+    SearchFee,
+    configured,
+    fee_of,
+    load,
+)
 
-_MILLION = Decimal(1_000_000)
-DEFAULT_CONTEXT_WINDOW = 200_000
-"""For a model nobody told us about: small enough for every current model."""
+__all__ = [
+    "DEFAULT_CONTEXT_WINDOW",
+    "DEFAULT_MINIMUM_CACHEABLE_TOKENS",
+    "MODEL_PRICING",
+    "ModelPrice",
+    "Prices",
+    "Rate",
+    "SearchFee",
+    "context_window",
+    "estimate_cost",
+    "find_price",
+    "has_price",
+    "max_output_tokens",
+    "minimum_cacheable_tokens",
+    "parse_prices",
+    "provider_of",
+    "worst_case_cost",
+]
 
-# `-001`, `-latest`, `@20251001`, `-preview`, `-preview-09-2025`: releases of one model at one price
-_RELEASE = re.compile(r"(-\d{3}|@\d{8}|-latest|-preview(-\d{2}-\d{2,4})?)?\Z")
-_RATE_NAMES = ("input", "output", "cache_read", "cache_write")
+# `-001`, `-latest`, `@default`, `@20251001`, `-20251001`, `-preview`, `-preview-09-2025`: releases at one price
+_RELEASE = re.compile(r"(-\d{3}|[@-]\d{8}|@default|-latest|-preview(-\d{2}-\d{2,4})?)?\Z")
+_PROVIDERS = {"gemini": "google", "claude": "anthropic"}
 
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """USD per million tokens, in force from `start` on, for prompts of more than `above_tokens` tokens."""
-
-    input: Decimal
-    output: Decimal
-    cache_read: Decimal
-    cache_write: Decimal
-    start: date = date.min
-    above_tokens: int = 0
-
-    def cost(self, usage: Usage) -> Decimal:
-        """USD for these counters."""
-        return (
-            self.input * usage.input_tokens
-            + self.output * usage.output_tokens
-            + self.cache_read * usage.cache_read_tokens
-            + self.cache_write * usage.cache_write_tokens
-        ) / _MILLION
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
-    """A model's rates; `regional_uplift` is the factor outside the region `global` of Vertex AI."""
-
-    provider: str
-    rates: tuple[Rate, ...]
-    source: str
-    context_window: int = DEFAULT_CONTEXT_WINDOW
-    regional_uplift: Decimal = Decimal(1)
-
-    def rate(self, prompt_tokens: int, on: date) -> Rate:
-        """The newest rate in force on that day whose tier the prompt reaches; before the first, the first."""
-        starts = {rate.start for rate in self.rates}
-        start = max((day for day in starts if day <= on), default=min(starts))
-        tiers = [rate for rate in self.rates if rate.start == start]
-        reached = [rate for rate in tiers if prompt_tokens > rate.above_tokens or rate.above_tokens == 0]
-        return max(reached or tiers, key=lambda rate: rate.above_tokens)
-
-
-Prices = Mapping[str, ModelPrice | Mapping[str, Any]]
-"""Prices by model name: parsed ones, or as `parse_prices` takes them."""
-
-
-def _load() -> dict[str, ModelPrice]:
-    document = json.loads(resources.files("hummingbird_ai").joinpath("prices.json").read_bytes())
-    return {
-        row["model"]: ModelPrice(
-            provider=row["provider"],
-            rates=tuple(_rate(rate, row["model"]) for rate in row["rates"]),
-            source=f"{row['source']} ({document['as_of']})",
-            context_window=row["context_window"],
-            regional_uplift=Decimal(row["regional_uplift"]),
-        )
-        for row in document["models"]
-    }
-
-
-def _rate(raw: Mapping[str, Any], where: str) -> Rate:
-    amounts = {name: _amount(raw[name], f"{where}.{name}") for name in _RATE_NAMES if name in raw}
-    missing = {"input", "output"} - amounts.keys()
-    unknown = set(raw) - {*_RATE_NAMES, "start", "above_tokens"}
-    if missing or unknown:
-        raise ValueError(f"{where}: a price has input, output, cache_read, cache_write; look at {missing | unknown}")
-    for name in ("cache_read", "cache_write"):
-        amounts.setdefault(name, amounts["input"])  # no discount is known: err on the safe side
-    start = date.fromisoformat(raw["start"]) if "start" in raw else date.min
-    return Rate(**amounts, start=start, above_tokens=int(raw.get("above_tokens", 0)))
-
-
-def _amount(raw: object, where: str) -> Decimal:
-    try:
-        amount = Decimal(str(raw))
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount < 0:
-        raise ValueError(f"{where}: must be USD per million tokens, 0 or more")
-    return amount
-
-
-MODEL_PRICING: Mapping[str, ModelPrice] = _load()
+_SHIPPED, _FEES = load()
+MODEL_PRICING: Mapping[str, ModelPrice] = _SHIPPED
 """The rates shipped with this version, by model name without its release suffix."""
 
 
 def parse_prices(raw: Prices) -> dict[str, ModelPrice]:
-    """Prices a person adds or overrides: `{model: {input, output, cache_read?, cache_write?}}` in USD per million.
+    """Prices a person adds or overrides, by model, in USD.
 
-    The cache rates default to the input rate. Raises ValueError naming the model and the field.
+    `{input, output, cache_read?, cache_write?, cache_write_1h?}` per million tokens, `{web_search?}` per thousand. What
+    is left out: reads cost what input costs, writes what their provider asks for them at that input rate, searches what
+    the model's family pays. Raises ValueError naming the model and the field.
     """
     return {name: _parsed(name, price) for name, price in raw.items()}
 
 
-def _parsed(name: str, price: ModelPrice | Mapping[str, Any]) -> ModelPrice:
+def _parsed(name: str, price: ModelPrice | Mapping[str, object]) -> ModelPrice:
     if isinstance(price, ModelPrice):
         return price
-    window = context_window(name)
-    return ModelPrice(provider_of(name), (_rate(price, name),), "configuration", context_window=window)
+    bare = _bare(name)
+    like = find_price(bare) or ModelPrice(provider_of(bare), (), "", search_fee=fee_of(bare, _FEES))
+    return configured(name, price, like)
 
 
 def provider_of(model: str) -> str:
     """`google`, `anthropic` or `` for a model's name."""
-    return {"gemini": "google", "claude": "anthropic"}.get(_bare(model).split("-")[0], "")
+    return _PROVIDERS.get(_bare(model).split("-")[0], "")
 
 
 def find_price(model: str, prices: Prices | None = None) -> ModelPrice | None:
@@ -141,19 +86,25 @@ def find_price(model: str, prices: Prices | None = None) -> ModelPrice | None:
 
 
 def has_price(model: str, prices: Prices | None = None) -> bool:
-    """Whether `estimate_cost` can say what this model costs."""
+    """Whether `estimate_cost` can say what this model's tokens cost."""
     return find_price(model, prices) is not None
 
 
 def estimate_cost(
     model: str, usage: Usage, *, prices: Prices | None = None, region: str = "global", on: date | None = None
 ) -> Decimal | None:
-    """USD of one request's tokens, or None without a known price. `on` is the day (UTC) it was made: today."""
+    """USD of one request, or None without a known price. `on` is the day (UTC) it was made: today.
+
+    It is one request that has a tier and a fee by the prompt: sum the costs of passes, not their usages.
+    """
     price = find_price(model, prices)
     if price is None:
         return None
-    cost = price.rate(usage.total_input_tokens, on or _today()).cost(usage)
-    return cost if region == "global" else cost * price.regional_uplift
+    tokens = price.rate(usage.total_input_tokens, on or _today()).cost(usage)
+    cost = tokens if region == "global" else tokens * price.regional_uplift
+    if not usage.web_searches:
+        return cost
+    return None if price.search_fee is None else cost + price.search_fee.cost(usage.web_searches)
 
 
 def worst_case_cost(
@@ -161,13 +112,15 @@ def worst_case_cost(
     *,
     input_tokens: int,
     max_output_tokens: int,
+    web_searches: int = 0,
     prices: Prices | None = None,
     region: str | None = None,
     on: date | None = None,
 ) -> Decimal:
-    """The most one request can cost: nothing cached, all output used; without a region, the dearest one.
+    """The most one request can cost: nothing read from a cache, all output used; without a region, the dearest one.
 
-    A model without a price counts at its provider's highest rate, an unknown provider at the highest of all.
+    A call that begins on `on` may end on the next day, so the dearer of the two days counts. A model without a price
+    counts at its provider's highest rate, an unknown provider at the highest of all.
     """
     day = on or _today()
     known = find_price(model, prices)
@@ -175,13 +128,20 @@ def worst_case_cost(
         [known] if known else _same_provider({**MODEL_PRICING, **parse_prices(prices or {})}, provider_of(model))
     )
     return max(
-        _worst(price, price.rate(input_tokens, day), input_tokens, max_output_tokens, region) for price in candidates
+        _most_tokens(price, day, input_tokens, max_output_tokens, region) + _most_searches(price, web_searches)
+        for price in candidates
     )
 
 
-def _worst(price: ModelPrice, rate: Rate, input_tokens: int, output_tokens: int, region: str | None) -> Decimal:
-    cost = (max(rate.input, rate.cache_write) * input_tokens + rate.output * output_tokens) / _MILLION
-    return cost if region == "global" else cost * price.regional_uplift
+def _most_tokens(price: ModelPrice, day: date, input_tokens: int, output_tokens: int, region: str | None) -> Decimal:
+    rates = [rate for on in (day, day + timedelta(days=1)) for rate in price.reached(input_tokens, on)]
+    most = max(rate.most(input_tokens, output_tokens) for rate in rates)
+    return most if region == "global" else most * price.regional_uplift
+
+
+def _most_searches(price: ModelPrice, searches: int) -> Decimal:
+    fees = [price.search_fee] if price.search_fee else list(_FEES.values())
+    return max(fee.cost(searches) for fee in fees)
 
 
 def _same_provider(prices: Mapping[str, ModelPrice], provider: str) -> list[ModelPrice]:
@@ -192,6 +152,18 @@ def context_window(model: str) -> int:
     """The number of tokens a conversation may have, DEFAULT_CONTEXT_WINDOW for an unknown model."""
     price = find_price(model)
     return price.context_window if price else DEFAULT_CONTEXT_WINDOW
+
+
+def max_output_tokens(model: str) -> int:
+    """The most tokens one answer may have, for an unknown model what every model gives (8,192)."""
+    price = find_price(model)
+    return price.max_output_tokens if price else DEFAULT_MAX_OUTPUT_TOKENS
+
+
+def minimum_cacheable_tokens(model: str) -> int:
+    """How long a prompt's beginning must be to be cached at all; shorter ones silently are not."""
+    price = find_price(model)
+    return price.minimum_cacheable_tokens if price else DEFAULT_MINIMUM_CACHEABLE_TOKENS
 
 
 def _bare(model: str) -> str:
