@@ -68,7 +68,7 @@ cluster-up: $(VENV)/.ready ## Start (or find) the Kubernetes for tests and demo;
 cluster-down: $(VENV)/.ready ## End it, with everything it started
 	@$(PYTHON) -m cluster down
 
-bench: setup cluster-up ## Figures, not verdicts; NAMES="waiting claims" for some of them
+bench: setup ## Figures, not verdicts; NAMES="waiting claims" for some of them
 	@$(PYTHON) -m bench $(NAMES)
 
 clean: ## Remove the environment of this checkout (caches stay in $(CACHE))

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cluster
-from bench import claims, exec, large, restart, waiting  # noqa: A004 - named after its subject
+from bench import claims, exec, large, models, restart, waiting  # noqa: A004 - named after its subject
 from cluster import Cluster
 
-SUBJECTS: Mapping[str, Callable[[Cluster, Path], None]] = {
+WITHOUT_CLUSTER: Mapping[str, Callable[[], None]] = {"models": models.measure}
+ON_CLUSTER: Mapping[str, Callable[[Cluster, Path], None]] = {
     "exec": exec.measure,
     "claims": claims.measure,
     "large": large.measure,
@@ -24,14 +25,17 @@ SUBJECTS: Mapping[str, Callable[[Cluster, Path], None]] = {
 def main() -> int:
     """One subject after the other, so that none is another one's noise."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all of {', '.join(SUBJECTS)} where none is named")
-    names = parser.parse_args().names or list(SUBJECTS)
-    if unknown := sorted(set(names) - set(SUBJECTS)):
-        parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
-    found = cluster.up()
+    known = [*WITHOUT_CLUSTER, *ON_CLUSTER]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all of {', '.join(known)} where none is named")
+    names = parser.parse_args().names or known
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(known)}")
     for name in names:
         print(f"\n{name}", flush=True)
-        SUBJECTS[name](found, Path(tempfile.mkdtemp(prefix=f"hummingbird-bench-{name}-")))
+        if name in WITHOUT_CLUSTER:
+            WITHOUT_CLUSTER[name]()
+        else:
+            ON_CLUSTER[name](cluster.up(), Path(tempfile.mkdtemp(prefix=f"hummingbird-bench-{name}-")))
     return 0
 
 

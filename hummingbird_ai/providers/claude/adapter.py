@@ -1,0 +1,263 @@
+"""Claude on Vertex AI, by `rawPredict`."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hummingbird_ai.abort import Abort
+from hummingbird_ai.canonical import Producer
+from hummingbird_ai.errors import ContextOverflow, ModelError, RequestTooLarge, Unfinished
+from hummingbird_ai.http import CALL_SECONDS, cuttable, new_session, post
+from hummingbird_ai.messages import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    Content,
+    Finish,
+    ModelResponse,
+    ToolCall,
+    ToolDef,
+    Usage,
+)
+from hummingbird_ai.pricing import Prices
+from hummingbird_ai.providers.claude import blocks as claude_blocks
+from hummingbird_ai.providers.claude import caching, reply
+from hummingbird_ai.providers.claude.errors import from_reply, is_prefix_changed, is_system_refused
+from hummingbird_ai.providers.claude.request import Draft, draft, is_blank
+from hummingbird_ai.providers.claude.tools import declarations
+from hummingbird_ai.providers.claude.traits import Ephemeral, ephemeral_of
+from hummingbird_ai.providers.google.endpoints import VertexEndpoint
+from hummingbird_ai.providers.served import Tariff
+from hummingbird_ai.serialise import clean, encode, to_json
+
+MAX_PASSES = 11
+"""Requests one answer may take when Claude pauses to go on with its searches: ten continuations."""
+
+MAX_REQUEST_BYTES = 30_000_000
+"""What Vertex AI takes for Claude."""
+
+DEFAULT_VERSION = "vertex-2023-10-16"
+CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
+WEB_SEARCH_BETA = "web-search-2025-03-05"
+"""Needed on Vertex AI only: without it the search tool is an unknown tag (ax-llm/ax#457, BerriAI/litellm#16269)."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """What `generate` was given, and how it is put: the one place that repairs change."""
+
+    contents: Sequence[Content]
+    system: str
+    tools: tuple[dict[str, Any], ...]
+    ephemeral: Sequence[str]
+    allow_tools: bool
+    max_output_tokens: int
+    leave_thinking_out: bool = False
+
+
+class AnthropicVertexModel:
+    """The adapter of one conversation. `seconds` bounds one HTTP call from its first to its last byte.
+
+    `version` is the body's `anthropic_version`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: VertexEndpoint,
+        *,
+        labels: Mapping[str, str] | None = None,
+        web_search: bool = False,
+        prices: Prices | None = None,
+        version: str = DEFAULT_VERSION,
+        seconds: float = CALL_SECONDS,
+    ) -> None:
+        self.name = name
+        self._endpoint = endpoint
+        self._labels = dict(labels or {})
+        self._web_search = web_search
+        self._version = version
+        self._seconds = seconds
+        self._session = new_session()
+        self._producer = Producer("anthropic", endpoint.transport, name)
+        self._tariff = Tariff(name, endpoint.region, prices)
+        self._way = ephemeral_of(name)
+
+    def __repr__(self) -> str:
+        return f"AnthropicVertexModel({self.name!r}, {self._endpoint!r})"
+
+    def generate(
+        self,
+        contents: Sequence[Content],
+        *,
+        system: str,
+        tools: Sequence[ToolDef],
+        ephemeral: Sequence[str] = (),
+        allow_tools: bool = True,
+        max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+        abort: Abort | None = None,
+    ) -> ModelResponse:
+        """One answer, over as many passes as Claude's own searches need for it; see `ModelAdapter`."""
+        declared = tuple(declarations(tools, web_search=self._web_search))
+        ask = _Ask(contents, system, declared, ephemeral, allow_tools, max_output_tokens)
+        passes: list[reply.Pass] = []
+        try:
+            body, notes = self._body(ask)
+            while True:
+                try:
+                    passes.append(self._call(_continued(body, passes), abort))
+                except ModelError as error:
+                    if passes:
+                        raise
+                    ask = self._repaired(ask, error, body)
+                    body, notes = self._body(ask)
+                    continue
+                if passes[-1].reason != reply.PAUSED:
+                    return self._answer(passes, notes)
+                if len(passes) == MAX_PASSES:
+                    raise Unfinished(f"the provider paused {MAX_PASSES} times and is not done")
+        except ModelError as error:
+            if passes:
+                error.billed = replace(self._response(passes, {}), raw_content=None)
+            raise
+
+    def make_user_content(self, text: str) -> Content:
+        """A user turn."""
+        return {"role": "user", "content": [{"type": "text", "text": clean(text)}]}
+
+    def make_tool_responses(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> Content:
+        """All results in one user content, in call order."""
+        if len(calls) != len(results):
+            raise ValueError(f"{len(calls)} calls but {len(results)} results: every call gets one")
+        answered = zip(calls, results, strict=True)
+        return {"role": "user", "content": [claude_blocks.result_block(call.id, result) for call, result in answered]}
+
+    def to_canonical(self, contents: Sequence[Content]) -> list[dict[str, Any]]:
+        """The stored form."""
+        return claude_blocks.save(contents)
+
+    def from_canonical(self, messages: Sequence[Mapping[str, Any]]) -> list[Content]:
+        """Own turns come back byte for byte; others' lose what only they can read."""
+        return claude_blocks.load(messages, self._producer)
+
+    def _body(self, ask: _Ask) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The request's body, and what the answer's content has to remember of it.
+
+        Nothing in it depends on anything but the arguments and the adapter's settings.
+        """
+        drafted: Draft = draft(
+            ask.contents,
+            ask.ephemeral,
+            self._way,
+            web_search=self._web_search,
+            leave_thinking_out=ask.leave_thinking_out,
+        )
+        marked = caching.mark(drafted.messages, stable=drafted.stable, previous=drafted.previous)
+        body: dict[str, Any] = {"anthropic_version": self._version, "max_tokens": ask.max_output_tokens}
+        if ask.system.strip():
+            body["system"] = caching.mark_system(ask.system)
+        if ask.tools:
+            body["tools"] = list(ask.tools)
+            if not ask.allow_tools:
+                body["tool_choice"] = {"type": "none"}
+        body["messages"] = marked.messages
+        written = {} if marked.written is None else {"cached_to": marked.written}
+        return body, {**drafted.notes, **written}
+
+    def _repaired(self, ask: _Ask, error: ModelError, body: Mapping[str, Any]) -> _Ask:
+        """The same question put so that it is taken; raises `error` itself if nothing is left to change."""
+        if is_system_refused(error) and self._way is Ephemeral.CLEAR_AT and _has_system_messages(body):
+            _log.warning("%s takes no system messages here: warnings stay in the conversation", self.name)
+            self._way = Ephemeral.KEPT
+            return ask
+        if is_prefix_changed(error) and not ask.leave_thinking_out:
+            _log.warning("%s: what stood before its thinking has changed: the thinking is left out", self.name)
+            return replace(ask, leave_thinking_out=True)
+        raise error
+
+    def _call(self, body: Mapping[str, Any], abort: Abort | None) -> reply.Pass:
+        data = encode(body)
+        if len(data) > MAX_REQUEST_BYTES:
+            raise RequestTooLarge(f"the request has {len(data):,} bytes, Claude takes {MAX_REQUEST_BYTES:,}")
+        common = self._headers(body)
+        for renew in (False, True):
+            with cuttable(abort):  # credentials may have to be fetched first
+                url = self._endpoint.url(self.name, publisher="anthropic", method="rawPredict")
+                authorisation = self._endpoint.headers(renew=renew)
+            headers = {**common, **authorisation}
+            answer = post(self._session, url, body=data, headers=headers, seconds=self._seconds, abort=abort)
+            if answer.status != 401:
+                break
+        if answer.status != 200:
+            raise from_reply(answer, self._endpoint.secrets)
+        return reply.read(answer, self._endpoint.secrets)
+
+    def _headers(self, body: Mapping[str, Any]) -> dict[str, str]:
+        headers = {"Content-Type": "application/json"}
+        betas = [WEB_SEARCH_BETA] if self._web_search else []
+        if _has_system_messages(body):
+            betas.append(CLEAR_AT_BETA)
+        if betas:
+            headers["anthropic-beta"] = ",".join(betas)
+        if self._labels:
+            headers["X-Vertex-AI-Labels"] = base64.b64encode(to_json(self._labels).encode()).decode()
+        return headers
+
+    def _answer(self, passes: Sequence[reply.Pass], notes: Mapping[str, Any]) -> ModelResponse:
+        if passes[-1].reason == reply.WINDOW_FULL:
+            raise ContextOverflow("the answer filled the model's context window and was cut")
+        return self._response(passes, notes)
+
+    def _response(self, passes: Sequence[reply.Pass], notes: Mapping[str, Any]) -> ModelResponse:
+        last = passes[-1]
+        kept = [block for item in passes for block in item.blocks]
+        if last.reason == "max_tokens" and kept and kept[-1]["type"] == "tool_use":
+            kept.pop()  # it was cut: what is there of it is not what the model meant
+        calls = tuple(_calls(kept))
+        text = reply.text_of(kept)
+        finish = reply.finish_of(last.reason, text=text, calls=len(calls))
+        if any(not (call.id and call.name and isinstance(call.arguments, dict)) for call in calls):
+            finish = Finish.MALFORMED
+            calls, kept = (), [block for block in kept if block["type"] != "tool_use"]
+        elif finish is Finish.REFUSED:  # a partial answer is to be thrown away
+            text, calls, kept = "", (), []
+        return ModelResponse(
+            text=text,
+            tool_calls=calls,
+            raw_content=self._raw(kept, notes) if text.strip() or calls or _searched(kept) else None,
+            usage=sum((item.usage for item in passes), Usage()),
+            finish=finish,
+            finish_reason=": ".join(word for word in (last.reason, last.message) if word),
+            model_version=last.model_version or self.name,
+            cost_usd=self._tariff.cost((item.model_version, item.usage) for item in passes),
+            sources=reply.sources_of(kept),
+        )
+
+    def _raw(self, kept: list[dict[str, Any]], notes: Mapping[str, Any]) -> Content:
+        content: Content = {"role": "assistant", "content": kept, "producer": self._producer.to_dict()}
+        return {**content, "request": dict(notes)} if notes else content
+
+
+def _continued(body: Mapping[str, Any], passes: Sequence[reply.Pass]) -> dict[str, Any]:
+    """The body with what came so far as the model's own beginning: it goes on from there."""
+    begun = [block for item in passes for block in item.blocks if not is_blank(block)]
+    more = [{"role": "assistant", "content": begun}] if begun else []
+    return {**body, "messages": [*body["messages"], *more]}
+
+
+def _calls(kept: Sequence[Mapping[str, Any]]) -> Iterator[ToolCall]:
+    for block in kept:
+        if block["type"] == "tool_use":
+            yield ToolCall(block.get("id", ""), block.get("name", ""), block.get("input", {}))
+
+
+def _searched(kept: Sequence[Mapping[str, Any]]) -> bool:
+    return any(block["type"] == "web_search_tool_result" for block in kept)
+
+
+def _has_system_messages(body: Mapping[str, Any]) -> bool:
+    return any(message["role"] == "system" for message in body["messages"])

@@ -1,0 +1,176 @@
+"""From a history to the messages of one request, by rules that give the same messages again in every later one.
+
+Newer models bind their thinking to everything that stood before it, so nothing may be taken back: whatever this
+module adds to a history (a warning, the word that stands between two turns of the model) it adds again for ever. What
+cannot be seen from the history itself is remembered in the assistant's content, under `request`:
+
+    before              the entries that stood between the user's turn and this one
+    cached_to           the index of the message whose prefix the request wrote into the cache
+    thinking_left_out   true: every thinking block before this content was left out, and stays out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hummingbird_ai.errors import BadRequest
+from hummingbird_ai.messages import Content
+from hummingbird_ai.providers.claude.blocks import THINKING, Block
+from hummingbird_ai.providers.claude.traits import Ephemeral
+
+_CONTINUE = "Continue."
+_NO_START = "(the start of this conversation was not kept)"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The messages without marks; `stable` and `previous` are for `caching.mark`, `notes` for the answer's content."""
+
+    messages: list[dict[str, Any]]
+    stable: int
+    previous: int | None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def draft(
+    contents: Sequence[Content],
+    ephemeral: Sequence[str],
+    way: Ephemeral,
+    *,
+    web_search: bool = False,
+    leave_thinking_out: bool = False,
+) -> Draft:
+    """The messages for this call. Raises BadRequest when there is nothing to answer."""
+    turns = _Turns(way)
+    without = len(contents) if leave_thinking_out else _left_out_before(contents)
+    gone = _searches_without_end(contents, web_search=web_search)
+    for index, content in enumerate(contents):
+        blocks = [
+            _unmarked(block)
+            for block in content["content"]
+            if not (is_blank(block) or block.get("id") in gone or (index < without and block["type"] in THINKING))
+        ]
+        if content["role"] == "user":
+            turns.user(blocks)
+        elif blocks:
+            turns.assistant(blocks, content.get("request", {}).get("before", ()))
+    turns.end()
+    notes: dict[str, Any] = {"thinking_left_out": True} if leave_thinking_out else {}
+    words = "\n\n".join(text for text in ephemeral if text.strip())
+    stable = len(turns.messages) - 1
+    if words and not _is_search_open(turns.messages):
+        # an open search allows nothing but results: then the words wait for the next call
+        stable = turns.add_words(words, notes)
+    return Draft(turns.messages, stable, _cached_to(contents), notes)
+
+
+class _Turns:
+    """Messages under construction: a user's first, roles in turn, results at the head of theirs."""
+
+    def __init__(self, way: Ephemeral) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._way = way
+
+    def user(self, blocks: Sequence[Block]) -> None:
+        if not blocks:
+            return
+        if self._last_role() != "user":
+            self.messages.append({"role": "user", "content": []})
+        merged = [*self.messages[-1]["content"], *blocks]
+        self.messages[-1]["content"] = sorted(merged, key=lambda block: block["type"] != "tool_result")
+
+    def assistant(self, blocks: Sequence[Block], before: Sequence[Any]) -> None:
+        if self._last_role() != "user":
+            self.user([_text(_CONTINUE if self.messages else _NO_START)])
+        for entry in before:
+            self._entry(entry)
+        self.messages.append({"role": "assistant", "content": list(blocks)})
+
+    def end(self) -> None:
+        if not self.messages:
+            raise BadRequest("there is nothing to answer: the conversation has no text")
+        if self._last_role() == "assistant":
+            self.user([_text(_CONTINUE)])
+
+    def add_words(self, words: str, notes: dict[str, Any]) -> int:
+        """Put the ephemeral words where this model takes them; the index of the last message that stays as it is."""
+        last = len(self.messages) - 1
+        if self._way is Ephemeral.POPPED:
+            self.user([_text(words)])
+            return last - 1
+        entry: dict[str, Any] = {"role": "user", "content": [_text(words)]}
+        if self._way is Ephemeral.CLEAR_AT:
+            entry = {"role": "system", "content": words, "clear_at": "next_user_message"}
+        self._entry(entry)
+        notes["before"] = [entry]
+        return last
+
+    def _entry(self, entry: dict[str, Any]) -> None:
+        if entry["role"] == "user":
+            self.user(entry["content"])
+        elif self._way is Ephemeral.CLEAR_AT:
+            self.messages.append(dict(entry))
+        else:  # the model, or the project, turned out not to take system messages
+            self.user([_text(entry["content"])])
+
+    def _last_role(self) -> str:
+        return self.messages[-1]["role"] if self.messages else ""
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def is_blank(block: Block) -> bool:
+    """Text that says nothing and cites nothing: Claude writes it, and refuses it in every later request."""
+    return block["type"] == "text" and not block["text"].strip() and not block.get("citations")
+
+
+def _unmarked(block: Block) -> Block:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _left_out_before(contents: Sequence[Content]) -> int:
+    marked = [index for index, content in enumerate(contents) if content.get("request", {}).get("thinking_left_out")]
+    return max(marked, default=0)
+
+
+def _cached_to(contents: Sequence[Content]) -> int | None:
+    last: Content = next((content for content in reversed(contents) if content["role"] == "assistant"), {})
+    written = last.get("request", {}).get("cached_to")
+    return written if isinstance(written, int) else None
+
+
+def _searches_without_end(contents: Sequence[Content], *, web_search: bool) -> Collection[str]:
+    """Searches whose result can no longer come: sent again, they would brick the session.
+
+    The provider answers an open search at the head of its next turn, but only if nothing but results of our tools
+    came in between and its search tool is still declared.
+    """
+    opened: set[str] = set()
+    gone: set[str] = set()
+    for content in contents:
+        if content["role"] == "user":
+            if any(block["type"] != "tool_result" for block in content["content"]):
+                gone |= opened
+                opened = set()
+            continue
+        answered = {block["tool_use_id"] for block in content["content"] if _is_search_result(block)}
+        gone |= opened - answered
+        opened = {block["id"] for block in content["content"] if block["type"] == "server_tool_use"} - answered
+    if opened and (not web_search or contents[-1]["role"] != "user"):
+        gone |= opened
+    return gone
+
+
+def _is_search_open(messages: Sequence[dict[str, Any]]) -> bool:
+    turns = [message["content"] for message in messages if message["role"] == "assistant"]
+    blocks: list[Block] = turns[-1] if turns else []
+    answered = {block["tool_use_id"] for block in blocks if _is_search_result(block)}
+    return any(block["type"] == "server_tool_use" and block["id"] not in answered for block in blocks)
+
+
+def _is_search_result(block: Block) -> bool:
+    return str(block["type"]).endswith("_tool_result") and block["type"] != "tool_result"
