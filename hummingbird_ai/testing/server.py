@@ -79,7 +79,7 @@ class ProviderServer:
         self._server = Listener((host, port), self)
         self.port = self._server.server_port
         self.url = f"http://{host}:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name=f"{provider.name}-server")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name=f"{provider.name}-server")
 
     def __enter__(self) -> Self:
         self.start()
