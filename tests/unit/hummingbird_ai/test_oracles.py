@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 
-from hummingbird_ai.testing import Answer
+from hummingbird_ai.testing import Answer, GeminiServer, say
 from hummingbird_ai.testing.gemini.answers import PrefixCache, render
 from tests.oracles import claude, gemini
 
@@ -163,6 +164,20 @@ def test_a_request_that_gemini_would_refuse_is_refused(vertex: bool, change: Cha
     change(body)
 
     assert where in str(gemini.problems(body, vertex=vertex))
+
+
+def test_what_our_server_lets_through_and_the_oracle_does_not_fails_the_test_that_sent_it() -> None:
+    """By the conftest, for every test of this folder."""
+    body = {"contents": [{"parts": [{"text": "hi"}]}], "safetySettings": [{"categories": "all"}]}
+
+    server = GeminiServer(lambda body, n: say("hi"))
+    server.start()
+    url = f"{server.url}/v1/models/gemini-3.8-flash:generateContent"
+    answer = requests.post(url, json=body, headers={"x-goog-api-key": server.api_key}, timeout=5)
+
+    assert answer.status_code == 200
+    with pytest.raises(AssertionError, match="safetySettings"):
+        server.close()
 
 
 @pytest.mark.parametrize(
