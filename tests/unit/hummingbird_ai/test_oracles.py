@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from hummingbird_ai.testing import Answer, GeminiServer, say
+from hummingbird_ai.testing import Answer, ClaudeServer, GeminiServer, Search, say
 from hummingbird_ai.testing.gemini.answers import PrefixCache, render
 from tests.oracles import claude, gemini
 
@@ -207,7 +207,8 @@ def test_something_that_is_no_object_is_a_problem_and_no_error() -> None:
 
 
 def test_an_answer_of_our_gemini_server_is_one_that_gemini_could_give() -> None:
-    answer = Answer("hi", calls=(("run", {"command": "ls"}),), thought="hm")
+    found = Search("q", (("Title", "https://example.test"),))
+    answer = Answer("hi", calls=(("run", {"command": "ls"}),), thought="hm", searches=(found,))
     cache = PrefixCache()
     for vertex in (True, False):
         document = render(answer, gemini_body(), model="gemini-3.8-flash", vertex=vertex, number=0, cache=cache)
@@ -338,3 +339,27 @@ def test_an_answer_is_checked_against_what_claude_could_give() -> None:
         broken = copy.deepcopy(document)
         change(broken)
         assert claude.response_problems(broken) != []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        say("hi"),
+        Answer("hi", calls=(("run", {"command": "ls"}),), thought="hm"),
+        Answer(thought="hm", redacted=True, text="hi"),
+        Answer("hi", searches=(Search("q", (("Title", "https://example.test"),)), Search("r", error="unavailable"))),
+        Answer(searches=(Search("q", pending=True),)),
+        Answer(finish="refusal", stop_details={"type": "refusal", "category": "cyber", "explanation": "no"}),
+    ],
+)
+def test_an_answer_of_our_claude_server_is_one_that_claude_could_give_and_take_back(answer: Answer) -> None:
+    body = {**claude_body(), "messages": [{"role": "user", "content": "go"}], "system": "be brief"}
+    del body["tool_choice"]
+    with ClaudeServer(lambda body, n: answer) as server:
+        url = f"{server.url}/v1/projects/p/locations/global/publishers/anthropic/models/claude-opus-5-5:rawPredict"
+        headers = {"Authorization": f"Bearer {server.bearer_token}"}
+        document = requests.post(url, json=body, headers=headers, timeout=5).json()
+
+    assert claude.response_problems(document) == []
+    body["messages"].append({"role": "assistant", "content": document["content"]})
+    assert claude.problems(body, {}) == []
