@@ -64,10 +64,8 @@ class PromptCache:
             written = {"5m": 0, "1h": 0}
             for index in marked:
                 step = steps[index]
-                if step.tokens < traits.cache_minimum:
-                    continue
-                self._entries[step.key] = (now + _SECONDS[step.ttl], step.ttl)
-                if index > hit:
+                if index > hit and step.tokens >= traits.cache_minimum:
+                    self._entries[step.key] = (now + _SECONDS[step.ttl], step.ttl)
                     written[step.ttl] += step.tokens - boundary
                     boundary = step.tokens
         return Counted(total - boundary, read, written["5m"], written["1h"])
