@@ -5,6 +5,7 @@ A conftest takes part by importing `requests_pass_their_oracle`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,13 +13,16 @@ import pytest
 from hummingbird_ai.testing import ReceivedCall, observing
 from tests.oracles import claude, gemini
 
+_one_at_a_time = threading.Lock()  # the packages build their validators at first use, which is not made for threads
+
 
 def check(call: ReceivedCall) -> None:
     """Raise AssertionError for a request that the real provider would refuse though our server did not."""
-    if call.provider == "anthropic":
-        problems = claude.problems(call.body, call.headers)
-    else:
-        problems = gemini.problems(call.body, vertex="/projects/" in call.path)
+    with _one_at_a_time:
+        if call.provider == "anthropic":
+            problems = claude.problems(call.body, call.headers)
+        else:
+            problems = gemini.problems(call.body, vertex="/projects/" in call.path)
     assert not problems, f"{call.path}: " + "; ".join(problems)
 
 
