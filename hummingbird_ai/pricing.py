@@ -43,8 +43,8 @@ __all__ = [
     "worst_case_cost",
 ]
 
-# `-001`, `-latest`, `@default`, `@20251001`, `-20251001`, `-preview`, `-preview-09-2025`: releases at one price
-_RELEASE = re.compile(r"(-\d{3}|[@-]\d{8}|@default|-latest|-preview(-\d{2}-\d{2,4})?)?\Z")
+# `-001`, `-latest`, `-default`, `-20251001`, `-preview`, `-preview-09-2025`: releases at one price
+_RELEASE = re.compile(r"(-\d{3}|-\d{8}|-default|-latest|-preview(-\d{2}-\d{2,4})?)?\Z")
 _PROVIDERS = {"gemini": "google", "claude": "anthropic"}
 
 _SHIPPED, _FEES = load()
@@ -76,13 +76,21 @@ def provider_of(model: str) -> str:
 
 
 def find_price(model: str, prices: Prices | None = None) -> ModelPrice | None:
-    """The price of a model, whatever its release suffix; `prices` come before the shipped ones."""
+    """The price of a model, whatever its release suffix; `prices` come before the shipped ones.
+
+    A price for one release (`claude-haiku-4-5@20251001`) comes before one for all of them.
+    """
     name = _bare(model)
     for table in (prices or {}, MODEL_PRICING):
-        for known in table:
-            if name.startswith(known) and _RELEASE.match(name, len(known)):
-                return _parsed(known, table[known])
+        fitting = [known for known in table if _is_release(name, _bare(known))]
+        if fitting:
+            known = max(fitting, key=len)
+            return _parsed(known, table[known])
     return None
+
+
+def _is_release(name: str, model: str) -> bool:
+    return name.startswith(model) and _RELEASE.match(name, len(model)) is not None
 
 
 def has_price(model: str, prices: Prices | None = None) -> bool:
@@ -119,8 +127,9 @@ def worst_case_cost(
 ) -> Decimal:
     """The most one request can cost: nothing read from a cache, all output used; without a region, the dearest one.
 
-    A call that begins on `on` may end on the next day, so the dearer of the two days counts. A model without a price
-    counts at its provider's highest rate, an unknown provider at the highest of all.
+    What a search finds is billed as input too, at every look the model takes at it: count it in `input_tokens`. A call
+    that begins on `on` may end on the next day, so the dearer of the two days counts. A model without a price counts at
+    its provider's highest rate, an unknown provider at the highest of all.
     """
     day = on or _today()
     known = find_price(model, prices)
@@ -167,7 +176,8 @@ def minimum_cacheable_tokens(model: str) -> int:
 
 
 def _bare(model: str) -> str:
-    return model.rpartition("/")[2].lower()
+    """Without a path, and written as in an answer: in an address Vertex AI has `@` before a release, there `-`."""
+    return model.rpartition("/")[2].lower().replace("@", "-")
 
 
 def _today() -> date:

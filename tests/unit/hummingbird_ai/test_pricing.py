@@ -270,6 +270,16 @@ def test_prices_of_the_configuration_add_and_override() -> None:
     assert has_price("gemini-99", prices)
 
 
+def test_a_price_for_a_release_is_found_by_its_name_in_an_address_and_in_an_answer() -> None:
+    of_all, of_one = {"input": "1", "output": "1"}, {"input": "2", "output": "2"}
+    prices = {"claude-haiku-4-5": of_all, "claude-haiku-4-5@20251001": of_one, "Gemini-99": of_one}
+
+    assert estimate_cost("claude-haiku-4-5@20251001", Usage(MILLION), prices=prices) == 2
+    assert estimate_cost("claude-haiku-4-5-20251001", Usage(MILLION), prices=prices) == 2
+    assert estimate_cost("claude-haiku-4-5@20260101", Usage(MILLION), prices=prices) == 1
+    assert estimate_cost("gemini-99-001", Usage(MILLION), prices=prices) == 2
+
+
 def test_what_a_person_leaves_out_of_a_price_is_what_its_provider_asks_at_that_rate() -> None:
     price = parse_prices({"claude-opus-5-5": {"input": "1", "output": "2"}})["claude-opus-5-5"]
 
