@@ -261,11 +261,20 @@ class ClaudeServer(ProviderServer):
 
 
 def _read(raw: bytes) -> tuple[dict[str, Any], str]:
+    """The body, or why no provider reads it: Python's parser takes NaN and lone surrogates, theirs do not."""
     try:
-        body = json.loads(raw)
-    except ValueError as error:
+        body = json.loads(raw, parse_constant=_no_number)
+        if b"\\ud" in raw.lower():
+            json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return {}, f"no low surrogate in string (char {error.start})"
+    except (ValueError, RecursionError) as error:
         return {}, str(error)
     return (body, "") if isinstance(body, dict) else ({}, "Expected an object.")
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _listed(call: ReceivedCall) -> dict[str, Any]:

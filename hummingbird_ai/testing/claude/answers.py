@@ -7,12 +7,10 @@ from typing import Any
 
 from hummingbird_ai.serialise import encode
 from hummingbird_ai.testing.claude.blocks import Block
-from hummingbird_ai.testing.claude.cache import Counted
+from hummingbird_ai.testing.claude.cache import BYTES_PER_TOKEN, Counted
 from hummingbird_ai.testing.claude.rules import sealed_citation, sealed_result
 from hummingbird_ai.testing.claude.thinking import Prefix, signed
 from hummingbird_ai.testing.replies import Answer, Search
-
-BYTES_PER_TOKEN = 4
 
 
 def content_of(

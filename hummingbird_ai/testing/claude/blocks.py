@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hummingbird_ai.serialise import encode
+from hummingbird_ai.serialise import to_json
 
 THINKING = ("thinking", "redacted_thinking")
 WEB_SEARCH = "web_search_20250305"
@@ -55,18 +55,33 @@ class Message:
         return f"messages.{self.index}"
 
 
-def rows(body: Mapping[str, Any]) -> list[Block]:
-    """Every block of a well-shaped body in the order in which Claude reads them."""
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A well-shaped body, its messages, and all its blocks in the order in which Claude reads them."""
+
+    body: Mapping[str, Any]
+    messages: tuple[Message, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def thinking(self) -> Mapping[str, Any]:
+        """The parameter, {} without it."""
+        return self.body.get("thinking") or {}
+
+    @property
+    def lists_web_search(self) -> bool:
+        """Whether Claude may search the web."""
+        return any(tool.get("type") == WEB_SEARCH for tool in self.body.get("tools") or [])
+
+
+def read(body: Mapping[str, Any]) -> Conversation:
+    """Take a well-shaped body apart; string content is one text block."""
     ahead = [_block(f"tools.{index}", "tools", tool) for index, tool in enumerate(body.get("tools") or [])]
     ahead += [_block(f"system.{index}", "top", item) for index, item in enumerate(_listed(body.get("system") or []))]
-    return [*ahead, *(block for message in messages(body) for block in message.blocks)]
-
-
-def messages(body: Mapping[str, Any]) -> list[Message]:
-    """The messages as they stand, with string content as one text block."""
     sent: Sequence[Mapping[str, Any]] = body["messages"]
     last_user = max((index for index, message in enumerate(sent) if message["role"] == "user"), default=-1)
-    return [_message(index, message, index < last_user) for index, message in enumerate(sent)]
+    messages = tuple(_message(index, message, index < last_user) for index, message in enumerate(sent))
+    return Conversation(body, messages, (*ahead, *(block for message in messages for block in message.blocks)))
 
 
 def _message(index: int, message: Mapping[str, Any], before_user: bool) -> Message:
@@ -90,11 +105,6 @@ def _listed(content: Any) -> Sequence[Mapping[str, Any]]:
 def is_said(message: Message) -> bool:
     """Whether a user says something in it that is no tool's result."""
     return message.role == "user" and any(block.type != "tool_result" for block in message.blocks)
-
-
-def lists_web_search(body: Mapping[str, Any]) -> bool:
-    """Whether Claude may search the web."""
-    return any(tool.get("type") == WEB_SEARCH for tool in body.get("tools") or [])
 
 
 def latest_answer(sent: Sequence[Message]) -> frozenset[int]:
@@ -122,4 +132,4 @@ def owed_searches(sent: Sequence[Message]) -> list[str]:
 
 def block_bytes(block: Block) -> bytes:
     """What stands for the block in a prefix; the order of keys counts."""
-    return encode([block.role, block.data])
+    return to_json([block.role, block.data]).encode()

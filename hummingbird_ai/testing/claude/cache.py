@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hummingbird_ai.serialise import encode
-from hummingbird_ai.testing.claude.blocks import THINKING, Block, block_bytes, is_said, messages, rows
+from hummingbird_ai.testing.claude.blocks import THINKING, Block, Conversation, block_bytes, is_said
 from hummingbird_ai.testing.claude.models import Traits
 
 BYTES_PER_TOKEN = 4
@@ -53,10 +53,10 @@ class PromptCache:
         self._entries: dict[bytes, tuple[float, str]] = {}
 
     def count(
-        self, body: Mapping[str, Any], model: str, traits: Traits, now: float, dropped: Sequence[str] = ()
+        self, asked: Conversation, model: str, traits: Traits, now: float, dropped: Sequence[str] = ()
     ) -> Counted:
         """Read and write the entries of one request."""
-        steps, total = _steps(body, model, rendered(body, traits, dropped))
+        steps, size = _steps(asked.body, model, rendered(asked, traits, dropped))
         marked = [index for index, step in enumerate(steps) if step.ttl]
         with self._lock:
             hit = max((self._hit(steps, index, traits.cache_minimum, now) for index in marked), default=-1)
@@ -68,7 +68,7 @@ class PromptCache:
                     self._entries[step.key] = (now + _SECONDS[step.ttl], step.ttl)
                     written[step.ttl] += step.tokens - boundary
                     boundary = step.tokens
-        return Counted(total - boundary, read, written["5m"], written["1h"])
+        return Counted(_tokens(size) - boundary, read, written["5m"], written["1h"])
 
     def _hit(self, steps: Sequence[_Step], marker: int, minimum: int, now: float) -> int:
         """The last known prefix at a marker or up to 19 blocks before it, -1 without one; its life starts anew."""
@@ -81,12 +81,12 @@ class PromptCache:
         return -1
 
 
-def rendered(body: Mapping[str, Any], traits: Traits, dropped: Iterable[str] = ()) -> list[Block]:
+def rendered(asked: Conversation, traits: Traits, dropped: Iterable[str] = ()) -> list[Block]:
     """The blocks that the model is shown: without cleared system messages, and old thoughts where they are stripped."""
-    said = [message.index for message in messages(body) if is_said(message)] if traits.strips_thinking else []
+    said = [message.index for message in asked.messages if is_said(message)] if traits.strips_thinking else []
     left_out = set(dropped)
     shown: list[Block] = []
-    for block in rows(body):
+    for block in asked.blocks:
         stripped = block.type in THINKING and bool(said) and block.message < said[-1]
         ignored = block.role == "system" and traits.system_messages == "ignored"
         if not (block.cleared or stripped or ignored or block.path in left_out):
@@ -96,11 +96,19 @@ def rendered(body: Mapping[str, Any], traits: Traits, dropped: Iterable[str] = (
 
 def prompt_tokens(blocks: Iterable[Block]) -> int:
     """The size of a whole prompt."""
-    return sum(len(block_bytes(block)) for block in blocks) // BYTES_PER_TOKEN + 1
+    return _tokens(sum(len(block_bytes(block)) for block in blocks))
+
+
+def _tokens(size: int) -> int:
+    """Of a whole prompt; the last token is never cached."""
+    return size // BYTES_PER_TOKEN + 1
 
 
 def _steps(body: Mapping[str, Any], model: str, blocks: Sequence[Block]) -> tuple[list[_Step], int]:
-    """Every prefix. How Claude is to think and choose tools goes into the prefixes that reach into the messages."""
+    """Every prefix, and the size of the longest in bytes.
+
+    How Claude is to think and to choose tools goes into the prefixes that reach into the messages.
+    """
     prefix = hashlib.sha256(model.encode())
     manner = encode([body.get("tool_choice"), body.get("thinking"), (body.get("output_config") or {}).get("effort")])
     size = 0
@@ -115,4 +123,4 @@ def _steps(body: Mapping[str, Any], model: str, blocks: Sequence[Block]) -> tupl
         size += len(data)
         ttl = "" if block.marker is None else block.marker.get("ttl") or "5m"
         steps.append(_Step(prefix.digest(), size // BYTES_PER_TOKEN, ttl))
-    return steps, prompt_tokens(blocks)
+    return steps, size

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
 from hummingbird_ai.serialise import encode
 from hummingbird_ai.testing.claude.answers import content_of, search_id, stop_reason, usage_of
-from hummingbird_ai.testing.claude.blocks import messages, owed_searches, rows
+from hummingbird_ai.testing.claude.blocks import Conversation, owed_searches, read
 from hummingbird_ai.testing.claude.cache import PromptCache, prompt_tokens, rendered
 from hummingbird_ai.testing.claude.models import MODELS, Traits, find_model
 from hummingbird_ai.testing.claude.rules import BETAS, VERSIONS, parameter_problems
 from hummingbird_ai.testing.claude.shapes import shape_problem
-from hummingbird_ai.testing.claude.thinking import judge, prefix_of
+from hummingbird_ai.testing.claude.thinking import judge
 from hummingbird_ai.testing.claude.turns import order_problems
 from hummingbird_ai.testing.errors import anthropic_error
 from hummingbird_ai.testing.received import Request
@@ -75,39 +75,38 @@ class Claude:
         return HttpError(400, problem) if problem else None
 
     def _problems(self, request: Request, traits: Traits) -> Iterator[str]:
-        asked = request.headers.get("anthropic-beta", "").split(",")
-        betas = frozenset(name.strip() for name in asked) - {""}
+        listed = request.headers.get("anthropic-beta", "").split(",")
+        betas = frozenset(name.strip() for name in listed) - {""}
         for name in sorted(betas - BETAS):
             yield f"Unexpected value(s) `{name}` for the `anthropic-beta` header."
         shape = shape_problem(self._without_novel(request.body), betas)
         if shape:
             yield shape
             return
-        name = request.model.partition("@")[0]
-        yield from order_problems(request.body, traits, paused=self._is_paused(request.body))
-        yield from parameter_problems(request.body, name, traits)
-        verdict = judge(request.body, name, traits)
+        asked, name = read(request.body), request.model.partition("@")[0]
+        yield from order_problems(asked, traits, paused=self._is_paused(asked))
+        yield from parameter_problems(asked, name, traits)
+        verdict = judge(asked, name, traits)
         if verdict.problem:
             yield verdict.problem
         window = self._window or traits.context_window
-        tokens = prompt_tokens(rendered(request.body, traits, verdict.dropped))
+        tokens = prompt_tokens(rendered(asked, traits, verdict.dropped))
         if tokens > window:
             yield f"prompt is too long: {tokens} tokens > {window} maximum"
 
     def render(self, answer: Answer, request: Request, number: int) -> Any:
         """The document of a 200."""
-        body, name = request.body, request.model.partition("@")[0]
+        asked, name = read(request.body), request.model.partition("@")[0]
         traits = MODELS[name]
-        verdict = judge(body, name, traits)
-        display = (body.get("thinking") or {}).get("display")
+        verdict = judge(asked, name, traits)
+        display = asked.thinking.get("display")
         shown = traits.shows_thinking if display is None else display == "summarized"
-        prefix = prefix_of(rows(body))
-        ids = [search_id(prefix.name, index) for index in range(len(answer.searches))]
-        content = content_of(answer, prefix, model=name, shown=shown, owed=self._owed(body))
-        if body["max_tokens"] == 0:
-            content = []
-        counted = self._cache.count(body, request.model, traits, request.at, verdict.dropped)
-        stop = "max_tokens" if body["max_tokens"] == 0 else stop_reason(answer, content)
+        ids = [search_id(verdict.prefix.name, index) for index in range(len(answer.searches))]
+        content = content_of(answer, verdict.prefix, model=name, shown=shown, owed=self._owed(asked))
+        stop = stop_reason(answer, content)
+        if request.body["max_tokens"] == 0:
+            content, stop = [], "max_tokens"
+        counted = self._cache.count(asked, request.model, traits, request.at, verdict.dropped)
         self._remember(zip(ids, answer.searches, strict=True), content, stop)
         document = {
             "id": f"msg_vrtx_{number}",
@@ -129,13 +128,12 @@ class Claude:
         """Anthropic's shape, or Google's where the error says so."""
         return anthropic_error(error)
 
-    def _owed(self, body: Mapping[str, Any]) -> list[tuple[str, Search]]:
+    def _owed(self, asked: Conversation) -> list[tuple[str, Search]]:
         with self._lock:
-            return [(owed, self._searches.get(owed, Search(""))) for owed in owed_searches(messages(body))]
+            return [(owed, self._searches.get(owed, Search(""))) for owed in owed_searches(asked.messages)]
 
-    def _is_paused(self, body: Mapping[str, Any]) -> bool:
-        sent = messages(body)
-        last = sent[-1].blocks if sent else ()
+    def _is_paused(self, asked: Conversation) -> bool:
+        last = asked.messages[-1].blocks if asked.messages else ()
         if not last:
             return False
         with self._lock:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from hummingbird_ai.testing.claude.blocks import Block, rows
+from hummingbird_ai.testing.claude.blocks import Block, Conversation
 from hummingbird_ai.testing.claude.models import Traits
 from hummingbird_ai.testing.claude.seals import digest, seal
 
@@ -27,8 +27,9 @@ BETAS = frozenset(
 """The beta features that Vertex AI takes in the `anthropic-beta` header."""
 
 
-def parameter_problems(body: Mapping[str, Any], model: str, traits: Traits) -> Iterator[str]:
+def parameter_problems(asked: Conversation, model: str, traits: Traits) -> Iterator[str]:
     """`model` is the name for messages."""
+    body = asked.body
     limit = body["max_tokens"]
     if limit > traits.max_output:
         rule = "which is the maximum allowed number of output tokens for"
@@ -36,9 +37,9 @@ def parameter_problems(body: Mapping[str, Any], model: str, traits: Traits) -> I
     yield from _sampling_problems(body, traits)
     yield from _thinking_problems(body, traits)
     yield from _tool_problems(body, traits)
-    yield from _marker_problems(rows(body))
-    yield from _sealed_problems(rows(body))
-    for block in rows(body):
+    yield from _marker_problems(asked.blocks)
+    yield from _sealed_problems(asked.blocks)
+    for block in asked.blocks:
         if block.role == "top" and not block.data["text"].strip():
             yield f"{block.path}: text content blocks must be non-empty"
         if block.role == "user" and block.data.get("citations") and body["anthropic_version"] == NEWER_VERSION:
@@ -94,7 +95,7 @@ def _tool_problems(body: Mapping[str, Any], traits: Traits) -> Iterator[str]:
         yield f"tool_choice: Tool '{choice['name']}' not found in provided tools"
 
 
-def _marker_problems(blocks: list[Block]) -> Iterator[str]:
+def _marker_problems(blocks: Sequence[Block]) -> Iterator[str]:
     marked = [block for block in blocks if block.marker is not None]
     if len(marked) > MARKERS:
         yield f"A maximum of {MARKERS} blocks with cache_control may be provided. Found {len(marked)}."
@@ -127,7 +128,7 @@ def sealed_citation(url: str, title: str, cited: str) -> dict[str, Any]:
     return {**place, "encrypted_index": index, "cited_text": cited}
 
 
-def _sealed_problems(blocks: list[Block]) -> Iterator[str]:
+def _sealed_problems(blocks: Sequence[Block]) -> Iterator[str]:
     for block in blocks:
         if block.type == "web_search_tool_result" and isinstance(block.data["content"], list):
             for hit in block.data["content"]:

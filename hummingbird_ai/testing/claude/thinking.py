@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hummingbird_ai.testing.claude.blocks import THINKING, Block, latest_answer, messages, rows
+from hummingbird_ai.testing.claude.blocks import THINKING, Block, Conversation, latest_answer
 from hummingbird_ai.testing.claude.models import Traits
 from hummingbird_ai.testing.claude.seals import digest, seal, unseal
 
@@ -60,14 +60,6 @@ class Prefix:
         return (model, digest(text), self.turn, self.name, self.top)
 
 
-def prefix_of(blocks: Iterable[Block]) -> Prefix:
-    """The prefix of what comes after these blocks."""
-    prefix = Prefix()
-    for block in blocks:
-        prefix.add(block)
-    return prefix
-
-
 def signed(block: Mapping[str, Any], prefix: Prefix, model: str) -> dict[str, Any]:
     """A thought with its signature; other blocks, and those that have one, as they are."""
     if block.get("type") == "thinking" and "signature" not in block:
@@ -83,17 +75,19 @@ class Verdict:
 
     problem: str = ""
     dropped: tuple[str, ...] = ()
+    prefix: Prefix = field(default_factory=Prefix)
+    """What stands before the answer to it."""
 
 
-def judge(body: Mapping[str, Any], model: str, traits: Traits) -> Verdict:
+def judge(asked: Conversation, model: str, traits: Traits) -> Verdict:
     """Check every thought of a request; `model` is a name without its release."""
-    binding = (body.get("thinking") or {}).get("block_binding") or {}
+    binding = asked.thinking.get("block_binding") or {}
     drops = binding.get("prefix_mismatch_behavior") == "drop_block"
-    latest = latest_answer(messages(body))
+    latest = latest_answer(asked.messages)
     prefix = Prefix()
     dropped: list[str] = []
     dropping_in = -1
-    for block in rows(body):
+    for block in asked.blocks:
         if block.type in THINKING:
             problem, bound_elsewhere = _problem(block, prefix, model, traits, block.message in latest)
             if (bound_elsewhere and drops) or dropping_in == block.message:  # the rest of a turn goes with the first
@@ -102,7 +96,7 @@ def judge(body: Mapping[str, Any], model: str, traits: Traits) -> Verdict:
             elif problem:
                 return Verdict(problem)
         prefix.add(block)
-    return Verdict(_missing_thought(body) if not dropped else "", tuple(dropped))
+    return Verdict(_missing_thought(asked) if not dropped else "", tuple(dropped), prefix)
 
 
 def _problem(block: Block, prefix: Prefix, model: str, traits: Traits, latest: bool) -> tuple[str, bool]:
@@ -123,11 +117,11 @@ def _problem(block: Block, prefix: Prefix, model: str, traits: Traits, latest: b
     return "", False
 
 
-def _missing_thought(body: Mapping[str, Any]) -> str:
+def _missing_thought(asked: Conversation) -> str:
     """With manual thinking the turn that is under way has to begin with its thought."""
-    if (body.get("thinking") or {}).get("type") != "enabled":
+    if asked.thinking.get("type") != "enabled":
         return ""
-    sent = messages(body)
+    sent = asked.messages
     latest = sorted(latest_answer(sent))
     if not latest or not sent[latest[0]].blocks or not any(sent[index].of_type("tool_use") for index in latest):
         return ""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from hummingbird_ai.testing.claude.blocks import Message, lists_web_search, messages
+from hummingbird_ai.testing.claude.blocks import Conversation, Message
 from hummingbird_ai.testing.claude.models import Traits
 
 
-def order_problems(body: Mapping[str, Any], traits: Traits, *, paused: bool) -> Iterator[str]:
+def order_problems(asked: Conversation, traits: Traits, *, paused: bool) -> Iterator[str]:
     """Anthropic's sentences; `paused`: the last message is an answer that stopped with pause_turn."""
-    sent = messages(body)
+    sent = asked.messages
     if not sent:
         yield "messages: at least one message is required"
         return
@@ -20,7 +19,7 @@ def order_problems(body: Mapping[str, Any], traits: Traits, *, paused: bool) -> 
         yield 'messages: first message must use the "user" role'
     yield from _text_problems(sent)
     yield from _pairing_problems(sent)
-    yield from _search_problems(sent, lists_web_search(body))
+    yield from _search_problems(sent, asked.lists_web_search)
     if sent[-1].role == "assistant" and not paused:
         yield from _prefill_problems(sent[-1], traits)
 

@@ -206,12 +206,6 @@ def test_who_asks_and_where_is_checked(headers: dict[str, str], path: str, statu
     assert word in response.text
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff"])
-def test_a_body_that_is_no_json_object_is_refused(data: bytes) -> None:
-    with GeminiServer(lambda body, n: say("hi")) as server:
-        assert "Invalid JSON payload" in request(server, data).json()["error"]["message"]
-
-
 def test_a_prompt_longer_than_the_window_is_an_overflow() -> None:
     with GeminiServer(lambda body, n: say("hi"), context_window=50) as server:
         message = request(server, conversation()).json()["error"]["message"]

@@ -67,6 +67,25 @@ def test_only_accepted_calls_are_numbered_for_the_script(make: Make) -> None:
 
 
 @on_each
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"a": NaN}', b'{"a": "\\uD83d"}', b"[" * 100_000])
+def test_a_body_that_is_no_json_object_is_refused(make: Make, data: bytes) -> None:
+    with make(lambda body, n: say("hi")) as server:
+        target, _ = GOOD[type(server)]
+        response = requests.post(server.url + target, data=data, headers=HEADERS, timeout=10)
+
+    assert response.status_code == 400
+    assert "JSON" in response.json()["error"]["message"]
+
+
+@on_each
+def test_a_pair_of_surrogates_is_read(make: Make) -> None:
+    with make(lambda body, n: say("hi")) as server:
+        target, good = GOOD[type(server)]
+        data = json.dumps(good).replace("go", "\\ud83d\\ude00")
+        assert requests.post(server.url + target, data=data, headers=HEADERS, timeout=10).status_code == 200
+
+
+@on_each
 def test_an_exception_of_the_script_reaches_the_test(make: Make) -> None:
     def script(body: dict[str, Any], n: int) -> Reply:
         assert n > 0, "the first call was not expected"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hummingbird_ai.testing import Answer, ClaudeServer, say
+from hummingbird_ai.testing.claude.blocks import read
 from hummingbird_ai.testing.claude.cache import PromptCache, prompt_tokens, rendered
 from hummingbird_ai.testing.claude.models import MODELS
 from tests.unit.hummingbird_ai.testing.claude.talk import (
@@ -271,11 +272,11 @@ def test_the_counts_of_a_prompt_always_add_up(markers: list[str | None], sizes: 
         text("x" * size) | ({"cache_control": {**MARKER, "ttl": ttl}} if ttl else {})
         for size, ttl in zip(sizes, markers, strict=True)
     ]
-    body = body_of(user(blocks), tools=[RUN, WEB_SEARCH])
-    whole = prompt_tokens(rendered(body, traits))
+    asked = read(body_of(user(blocks), tools=[RUN, WEB_SEARCH]))
+    whole = prompt_tokens(rendered(asked, traits))
     for now in itertools.accumulate(times):
-        counted = cache.count(body, NEWEST, traits, now)
+        counted = cache.count(asked, NEWEST, traits, now)
         assert counted.total == whole
         assert min(counted.fresh, counted.read, counted.written_5m, counted.written_1h) >= 0
-        again = cache.count(body, NEWEST, traits, now)
+        again = cache.count(asked, NEWEST, traits, now)
         assert (again.read, again.fresh) == (whole - counted.fresh, counted.fresh)
