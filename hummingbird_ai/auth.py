@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,14 @@ import google.auth
 import google.auth.exceptions
 import google.auth.transport.requests
 
-from hummingbird_ai.errors import AuthFailed, ModelError, TransportFailed
+from hummingbird_ai.abort import Abort
+from hummingbird_ai.errors import AuthFailed, CallAborted, ModelError, TransportFailed
 from hummingbird_ai.http import new_session
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 15.0  # google-auth would wait 120 s for a token
+_LOOK_SECONDS = 0.1
+_SECRETS = ("token", "refresh_token", "client_secret")
 
 
 class VertexAuth:
@@ -49,30 +53,44 @@ class VertexAuth:
             raise AuthFailed("no Google Cloud project: none given, GOOGLE_CLOUD_PROJECT unset, none in the credentials")
         return self._adc_project
 
-    def headers(self, *, renew: bool = False) -> dict[str, str]:
+    def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
         """The Authorization header; `renew` fetches a new token even if the old one looks valid (after a 401).
 
-        Raises AuthFailed, or TransportFailed when the token service cannot be reached.
+        Raises AuthFailed, TransportFailed when the token service cannot be reached, or CallAborted while another
+        thread fetches the token that this one waits for.
         """
-        with self._lock:
+        with self._alone(abort):
             credentials = self._find_credentials()
             if renew or not credentials.valid:
                 self._refresh(credentials)
             return {"Authorization": f"Bearer {credentials.token}"}
+
+    @contextmanager
+    def _alone(self, abort: Abort | None) -> Iterator[None]:
+        while not self._lock.acquire(timeout=_LOOK_SECONDS):
+            if abort is not None and abort.is_set():
+                raise CallAborted(str(abort.reason))
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _find_credentials(self) -> Any:
         if self._credentials is None:
             try:
                 self._credentials, self._adc_project = google.auth.default(scopes=[SCOPE], request=_request())
             except google.auth.exceptions.GoogleAuthError as error:
-                raise _in_our_words(error) from error
+                raise _in_our_words(error, ()) from None
+            except (OSError, ValueError, AttributeError) as error:  # a file that is not what google-auth expects
+                raise AuthFailed(f"Google credentials: {error}"[:500]) from None
         return self._credentials
 
     def _refresh(self, credentials: Any) -> None:
         try:
             credentials.refresh(_request())
-        except google.auth.exceptions.GoogleAuthError as error:
-            raise _in_our_words(error) from error
+        except (google.auth.exceptions.GoogleAuthError, OSError) as error:
+            # `from None`: what lies under it holds the request for the token
+            raise _in_our_words(error, [getattr(credentials, name, None) for name in _SECRETS]) from None
 
 
 def _request() -> Any:
@@ -81,8 +99,10 @@ def _request() -> Any:
     return partial(transport, timeout=_TOKEN_SECONDS)
 
 
-def _in_our_words(error: google.auth.exceptions.GoogleAuthError) -> ModelError:
-    text = f"Google credentials: {str(error.args[0]) if error.args else type(error).__name__}"[:500]
-    if isinstance(error, google.auth.exceptions.TransportError) or error.retryable:
-        return TransportFailed(text)
-    return AuthFailed(text)
+def _in_our_words(error: Exception, secrets: Sequence[str | None]) -> ModelError:
+    text = str(error.args[0]) if error.args else type(error).__name__
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "[redacted]")
+    text = f"Google credentials: {text}"[:500]
+    away = isinstance(error, google.auth.exceptions.TransportError | OSError) or getattr(error, "retryable", False)
+    return TransportFailed(text) if away else AuthFailed(text)

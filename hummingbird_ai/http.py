@@ -3,13 +3,16 @@
 # ruff: noqa: A005 - the name is the one the seed gives; nothing here imports the standard `http`
 from __future__ import annotations
 
+import functools
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -18,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.connection import HTTPConnection
 from urllib3.util.retry import Retry
+from urllib3.util.ssl_ import create_urllib3_context
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.errors import BadRequest, CallAborted, MalformedReply, ModelError, TransportFailed
@@ -63,6 +67,37 @@ class _Adapter(HTTPAdapter):
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = POOLS
         return manager
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """As requests decides it; where only a bundle is asked for, all sessions of the process load it once.
+
+        A client certificate would stay in the shared context, and a proxy reached by TLS has a context of its own.
+        """
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        bundle = conn.ca_certs or conn.ca_cert_dir
+        if bundle and not cert and not (conn.proxy and conn.proxy.scheme == "https"):
+            try:
+                conn.conn_kw["ssl_context"] = _trusting(bundle)
+            except OSError as error:
+                raise requests.exceptions.SSLError(f"the CA bundle {bundle} cannot be used: {error}") from None
+            conn.ca_certs = conn.ca_cert_dir = None
+
+
+def _trusting(bundle: str) -> ssl.SSLContext:
+    """The context that trusts this file or directory as it is now: one that was replaced is read again."""
+    path = Path(bundle)
+    found = path.stat()
+    return _context(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _context(path: Path, *_version: int) -> ssl.SSLContext:
+    context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
+    if path.is_dir():
+        context.load_verify_locations(capath=str(path))
+    else:
+        context.load_verify_locations(cafile=str(path))
+    return context
 
 
 class _OwnHeadersOnly(AuthBase):

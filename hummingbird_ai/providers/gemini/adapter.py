@@ -4,40 +4,48 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.canonical import Producer, is_local_id, local_id
 from hummingbird_ai.errors import BadRequest, ModelError
-from hummingbird_ai.http import CALL_SECONDS, cuttable, new_session, post
+from hummingbird_ai.http import CALL_SECONDS, new_session
 from hummingbird_ai.messages import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     Content,
     Finish,
     ModelResponse,
+    Source,
     ToolCall,
     ToolDef,
     Usage,
 )
-from hummingbird_ai.pricing import Prices, estimate_cost, find_price
+from hummingbird_ai.pricing import Prices
 from hummingbird_ai.providers.gemini import parts as gemini_parts
 from hummingbird_ai.providers.gemini import reply as gemini_reply
 from hummingbird_ai.providers.gemini.schema import declarations
 from hummingbird_ai.providers.google.endpoints import Endpoint
 from hummingbird_ai.providers.google.errors import from_reply
+from hummingbird_ai.providers.google.exchange import exchange
+from hummingbird_ai.providers.served import Tariff
 from hummingbird_ai.serialise import clean, encode
 
 MAX_PASSES = 10
 """Requests one answer may take when Gemini splits it (`CONTINUATION`); then what is there counts as cut."""
 
+MAX_REQUEST_BYTES = 20 * 1024 * 1024
+"""What the Gemini API takes; Vertex AI takes no less."""
+
 _log = logging.getLogger(__name__)
 
 
 class GeminiModel:
-    """The adapter of one conversation. `seconds` bounds one HTTP call from its first to its last byte."""
+    """The adapter of one conversation. `seconds` bounds one HTTP call from its first to its last byte.
+
+    With `web_search`, Gemini may search the web by itself; Gemini 2 cannot where tools are declared.
+    """
 
     def __init__(
         self,
@@ -45,17 +53,20 @@ class GeminiModel:
         endpoint: Endpoint,
         *,
         labels: Mapping[str, str] | None = None,
+        web_search: bool = False,
         prices: Prices | None = None,
         seconds: float = CALL_SECONDS,
     ) -> None:
         self.name = name
         self._endpoint = endpoint
         self._labels = dict(labels or {}) if endpoint.takes_labels else {}
-        self._prices = prices
+        self._web_search = web_search
         self._seconds = seconds
         self._session = new_session()
         self._producer = Producer("google", endpoint.transport, name)
-        self._rerouted: set[str] = set()
+        self._tariff = Tariff(name, endpoint.region, prices)
+        self._signed = not gemini_parts.is_before_3(name)
+        self._distrusted = 0
 
     def __repr__(self) -> str:
         return f"GeminiModel({self.name!r}, {self._endpoint!r})"
@@ -72,11 +83,18 @@ class GeminiModel:
         abort: Abort | None = None,
     ) -> ModelResponse:
         """One answer, over as many passes as Gemini needs for it; see `ModelAdapter`."""
-        body = self._request(contents, system, tools, ephemeral, allow_tools, max_output_tokens)
+        asked = (contents, system, tools, ephemeral, allow_tools, max_output_tokens)
+        body = self._request(*asked)
         passes: list[gemini_reply.Pass] = []
         try:
             while True:
-                passes.append(self._call(body, abort))
+                try:
+                    passes.append(self._call(body, abort))
+                except BadRequest as error:
+                    if passes or not self._mend_signatures(error, contents):
+                        raise
+                    body = self._request(*asked)
+                    continue
                 token = passes[-1].continuation_token
                 if passes[-1].reason != gemini_reply.CONTINUATION or not token or len(passes) == MAX_PASSES:
                     return self._response(passes, len(contents))
@@ -119,8 +137,7 @@ class GeminiModel:
         max_output_tokens: int,
     ) -> dict[str, Any]:
         """The request's body. Nothing in it depends on anything but the arguments and the adapter's settings."""
-        signed = gemini_parts.needs_signatures(self.name)
-        turns = [outgoing for content in contents if (outgoing := _outgoing(content, signed))["parts"]]
+        turns = [outgoing for content in self._trusted(contents) if (outgoing := self._outgoing(content))["parts"]]
         if not turns:
             raise BadRequest("there is nothing to answer: the conversation has no text")
         words = [{"text": text} for text in ephemeral if text.strip()]
@@ -129,34 +146,79 @@ class GeminiModel:
         body: dict[str, Any] = {"contents": _alternating(turns)}
         if system.strip():
             body["systemInstruction"] = {"parts": [{"text": system}]}
-        if tools:
-            body["tools"] = [{"functionDeclarations": declarations(tools)}]
-            if not allow_tools:
-                body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+        body |= self._tools(tools, allow_tools)
         body["generationConfig"] = {"maxOutputTokens": max_output_tokens}
         if self._labels:
             body["labels"] = self._labels
         return body
 
+    def _tools(self, tools: Sequence[ToolDef], allow_tools: bool) -> dict[str, Any]:
+        """`tools` is the same whether they are allowed or not: the prefix cache begins with it."""
+        declared: list[dict[str, Any]] = [{"functionDeclarations": declarations(tools)}] if tools else []
+        config: dict[str, Any] = {}
+        if tools and not allow_tools:
+            config["functionCallingConfig"] = {"mode": "NONE"}
+        if self._web_search:
+            declared.append({"googleSearch": {}})
+            if tools and gemini_parts.is_before_3(self.name):
+                raise BadRequest(f"{self.name} cannot search the web where tools are declared; take Gemini 3 or later")
+            if tools and self._endpoint.shows_searches:
+                config["includeServerSideToolInvocations"] = True
+        return {key: value for key, value in (("tools", declared), ("toolConfig", config)) if value}
+
+    def _trusted(self, contents: Sequence[Content]) -> Sequence[Content]:
+        """The conversation with the signatures that Gemini did not take back left out, in every call alike."""
+        start = max(
+            [self._distrusted, *(index for index, content in enumerate(contents) if _distrusts_before(content))]
+        )
+        return [
+            {**content, "parts": gemini_parts.without_signatures(content["parts"])} if index < start else content
+            for index, content in enumerate(contents)
+        ]
+
+    def _outgoing(self, content: Content) -> dict[str, Any]:
+        """What is sent of a content: not who produced it, and no blank text, which Gemini refuses."""
+        parts = [part for part in content["parts"] if not gemini_parts.is_blank(part)]
+        if self._signed and content["role"] == "model":
+            parts = gemini_parts.with_signature(parts)
+        return {"role": content["role"], "parts": parts}
+
+    def _mend_signatures(self, error: BadRequest, contents: Sequence[Content]) -> bool:
+        """Whether the request can be put so that its thought signatures are taken: one is missing or refused.
+
+        That happens to a stored session when Google serves its model's name by another model.
+        """
+        problem = error.problem.lower().replace("_", " ")
+        if "thought signature" not in problem or self._distrusted == len(contents):
+            return False
+        if not self._signed and "missing" in problem:
+            self._signed = True
+        else:
+            self._signed, self._distrusted = True, len(contents)
+        _log.warning("%s: %s; called again without what it does not take", self.name, error.problem)
+        return True
+
     def _call(self, body: Mapping[str, Any], abort: Abort | None) -> gemini_reply.Pass:
-        data = encode(body)
-        common = {"Content-Type": "application/json", "X-Server-Timeout": str(math.ceil(self._seconds))}
-        for renew in (False, True):
-            with cuttable(abort):  # credentials may have to be fetched first
-                url, authorisation = self._endpoint.url(self.name), self._endpoint.headers(renew=renew)
-            headers = {**common, **authorisation}
-            reply = post(self._session, url, body=data, headers=headers, seconds=self._seconds, abort=abort)
-            if reply.status != 401 or not self._endpoint.renewable:
-                break
+        reply = exchange(
+            self._session,
+            self._endpoint,
+            lambda: self._endpoint.url(self.name),
+            encode(body),
+            headers={"Content-Type": "application/json", "X-Server-Timeout": str(math.ceil(self._seconds))},
+            seconds=self._seconds,
+            max_bytes=MAX_REQUEST_BYTES,
+            abort=abort,
+        )
         if reply.status != 200:
             raise from_reply(reply, self._endpoint.secrets)
         return gemini_reply.read(reply, self._endpoint.secrets)
 
     def _response(self, passes: Sequence[gemini_reply.Pass], turn: int) -> ModelResponse:
         last = passes[-1]
-        parts = [part for item in passes for part in item.parts]
+        everything = [part for item in passes for part in item.parts]
+        text = "".join(part["text"] for part in everything if "text" in part and not part.get("thought"))
+        parts = [part for part in everything if not gemini_parts.is_blank(part)]
         stored = [gemini_parts.to_stored(part, local_id(turn, number)) for number, part in enumerate(parts)]
-        text = "".join(part["text"] for part in stored if part["type"] == "text")
         calls = tuple(
             ToolCall(part["id"], part["name"], part["arguments"]) for part in stored if part["type"] == "tool_call"
         )
@@ -170,44 +232,30 @@ class GeminiModel:
         return ModelResponse(
             text=text,
             tool_calls=calls,
-            raw_content=self._raw(parts) if text.strip() or calls else None,
+            raw_content=self._raw(parts, turn) if text.strip() or calls else None,
             usage=sum((item.usage for item in passes), Usage()),
             finish=finish,
             finish_reason=": ".join(word for word in (last.reason, last.message) if word),
             model_version=last.model_version or self.name,
-            cost_usd=self._cost(passes),
+            cost_usd=self._tariff.cost((item.model_version, item.usage) for item in passes),
+            sources=_each_once(source for item in passes for source in item.sources),
         )
 
-    def _raw(self, parts: list[dict[str, Any]]) -> Content:
-        return {"role": "model", "parts": parts, "producer": self._producer.to_dict()}
-
-    def _cost(self, passes: Sequence[gemini_reply.Pass]) -> Decimal | None:
-        """By the model that served, pass by pass: each is billed as a request of its own."""
-        total = Decimal(0)
-        for item in passes:
-            served = self._served(item.model_version)
-            cost = estimate_cost(served, item.usage, prices=self._prices, region=self._endpoint.region)
-            if cost is None:
-                return None
-            total += cost
-        return total
-
-    def _served(self, version: str) -> str:
-        """The name to price by; a person's own price for the name they configured stands for what it leads to."""
-        if not version or (find_price(version, self._prices) is None and self.name in (self._prices or {})):
-            return self.name
-        if not version.startswith(self.name) and version not in self._rerouted:
-            self._rerouted.add(version)
-            _log.warning("%s was answered by %s, which is priced instead", self.name, version)
-        return version
+    def _raw(self, parts: list[dict[str, Any]], turn: int = 0) -> Content:
+        content: Content = {"role": "model", "parts": parts, "producer": self._producer.to_dict()}
+        return {**content, "notes": {"distrusts_before": True}} if turn and turn == self._distrusted else content
 
 
-def _outgoing(content: Content, signed: bool) -> dict[str, Any]:
-    """What is sent of a content: not who produced it, and no blank text, which Gemini refuses."""
-    parts = [part for part in content["parts"] if not _is_blank(part)]
-    if signed and content["role"] == "model":
-        parts = gemini_parts.with_signature(parts)
-    return {"role": content["role"], "parts": parts}
+def _distrusts_before(content: Content) -> bool:
+    """This turn was made without the signatures of those before it."""
+    return bool(content.get("notes", {}).get("distrusts_before"))
+
+
+def _each_once(sources: Iterable[Source]) -> tuple[Source, ...]:
+    by_url: dict[str, Source] = {}
+    for source in sources:
+        by_url.setdefault(source.url, source)
+    return tuple(by_url.values())
 
 
 def _alternating(turns: Sequence[Content]) -> list[Content]:
@@ -222,7 +270,3 @@ def _alternating(turns: Sequence[Content]) -> list[Content]:
         if turn["role"] == next_role == "model":
             result.append({"role": "user", "parts": [{"text": "Continue."}]})
     return result
-
-
-def _is_blank(part: Mapping[str, Any]) -> bool:
-    return "thoughtSignature" not in part and set(part) <= {"text", "thought"} and not str(part.get("text", "")).strip()

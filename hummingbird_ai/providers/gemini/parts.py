@@ -1,7 +1,7 @@
 """Gemini's parts and contents to and from the canonical form, one to one.
 
 A part that passed through here once has a fixed order of keys, so that saving and loading a session gives the same
-bytes. A model content also holds `producer`, which never goes out.
+bytes. A model content also holds `producer` and perhaps `notes`, which never go out.
 """
 
 from __future__ import annotations
@@ -17,19 +17,30 @@ from hummingbird_ai.serialise import clean, to_json
 # Google's own word for a call whose signature was lost or belongs to another model: accepted on both routes.
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 
+# What a model content holds beside what goes out: who made it, and what the adapter wants to know of it.
+_BESIDE = {"producer": "producer", "extra": "notes"}
 _REFERENCES = frozenset({"$ref", "$defs"})
 _MARKS = frozenset({"signature", "extra"})
+_WITHOUT_PAYLOAD = frozenset({"text", "thought", "partMetadata"})
 
 
-def needs_signatures(model: str) -> bool:
-    """Gemini 3 and later refuse a function call of the current turn without its thought signature."""
+def is_before_3(model: str) -> bool:
+    """Gemini 2 gives no ids and no signatures, takes no search beside functions, and bills searches by the prompt."""
     version = re.match(r"gemini-(\d+)", model.rpartition("/")[2])
-    return version is None or int(version.group(1)) >= 3
+    return version is not None and int(version.group(1)) < 3
 
 
 def normalised(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as this module writes it."""
-    return to_native(to_stored(part, ""))
+    """A part as this module writes it; a field that is null, and a signature without a character, is none."""
+    given = {key: value for key, value in part.items() if value is not None}
+    if given.get("thoughtSignature") == "":
+        del given["thoughtSignature"]
+    return to_native(to_stored(given, ""))
+
+
+def is_blank(part: Mapping[str, Any]) -> bool:
+    """No payload, or text without a character to read, and no signature to carry: Gemini refuses to be sent it."""
+    return not part.keys() - _WITHOUT_PAYLOAD and not str(part.get("text", "")).strip()
 
 
 def to_stored(part: Mapping[str, Any], fallback_id: str) -> dict[str, Any]:
@@ -40,12 +51,12 @@ def to_stored(part: Mapping[str, Any], fallback_id: str) -> dict[str, Any]:
     if isinstance(part.get("functionCall"), Mapping):
         call = dict(rest.pop("functionCall"))
         stored = _with_id("tool_call", call, fallback_id)
-        stored |= {"name": call.pop("name", ""), "arguments": clean(call.pop("args", None) or {})}
+        stored |= {"name": call.pop("name", None) or "", "arguments": clean(call.pop("args", None) or {})}
         return stored | marks | _extra(rest, call)
     if isinstance(part.get("functionResponse"), Mapping):
         response = dict(rest.pop("functionResponse"))
         stored = _with_id("tool_result", response, fallback_id)
-        stored |= {"name": response.pop("name", ""), "result": clean(response.pop("response", None) or {})}
+        stored |= {"name": response.pop("name", None) or "", "result": clean(response.pop("response", None) or {})}
         return stored | marks | _extra(rest, response)
     if isinstance(part.get("text"), str):
         thinking = rest.pop("thought", False) is True
@@ -105,7 +116,7 @@ def save(contents: Sequence[Content], producer: Producer) -> list[dict[str, Any]
     for turn, content in enumerate(contents):
         if content["role"] == "model":
             parts = [to_stored(part, local_id(turn, number)) for number, part in enumerate(content["parts"])]
-            stored.append(message("assistant", parts, content.get("producer")))
+            stored.append(message("assistant", parts, content.get("producer"), content.get("notes")))
         else:
             ids = _ids_of_calls(stored)
             responses = (next(ids, "") if "functionResponse" in part else "" for part in content["parts"])
@@ -132,8 +143,8 @@ def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Cont
             "role": "user" if item["role"] == "user" else "model",
             "parts": [to_native(part) for part in item["parts"]],
         }
-        if item["role"] == "assistant" and "producer" in item:
-            content["producer"] = item["producer"]
+        if item["role"] == "assistant":
+            content |= {name: item[key] for key, name in _BESIDE.items() if key in item}
         contents.append(content)
     return contents
 
@@ -144,7 +155,12 @@ def with_signature(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     A later call of the same turn has none by right, and must not be given one.
     """
     first = next((index for index, part in enumerate(parts) if "functionCall" in part), None)
-    if first is None or parts[first].get("thoughtSignature"):
+    if first is None or "thoughtSignature" in parts[first]:
         return list(parts)
     signed = {**parts[first], "thoughtSignature": PLACEHOLDER_SIGNATURE}
     return [signed if index == first else part for index, part in enumerate(parts)]
+
+
+def without_signatures(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The parts as if another model had made them."""
+    return [{key: value for key, value in part.items() if key != "thoughtSignature"} for part in parts]

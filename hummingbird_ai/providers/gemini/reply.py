@@ -1,4 +1,4 @@
-"""Reading what `generateContent` answers: content, usage and the reason it stopped."""
+"""Reading what `generateContent` answers: content, usage, sources and the reason it stopped."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from hummingbird_ai.errors import MalformedReply
 from hummingbird_ai.http import HttpReply
-from hummingbird_ai.messages import Finish, Usage
-from hummingbird_ai.providers.gemini.parts import normalised
-from hummingbird_ai.providers.google.errors import error_of, from_error, unreadable
-from hummingbird_ai.serialise import clean
+from hummingbird_ai.messages import Finish, Source, Usage
+from hummingbird_ai.providers.gemini.parts import is_before_3, normalised
+from hummingbird_ai.providers.google.errors import error_of, from_error, redacted, unreadable
+from hummingbird_ai.serialise import clean_text
 
 CONTINUATION = "CONTINUATION"
 
@@ -50,8 +50,51 @@ class _Wire(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
 
+class _Call(_Wire):
+    id: str | None = None
+    name: str | None = None
+    args: dict[str, Any] | None = None
+
+
+class _Response(_Wire):
+    id: str | None = None
+    name: str | None = None
+    response: dict[str, Any] | None = None
+
+
+class _Part(_Wire):
+    """What this version looks into; parts are kept as they came, with whatever else they hold."""
+
+    text: str | None = None
+    thought_signature: str | None = None
+    function_call: _Call | None = None
+    function_response: _Response | None = None
+
+
+def _with_known_fields_in_form(part: dict[str, Any]) -> dict[str, Any]:
+    _Part.model_validate(part)
+    return part
+
+
+KeptPart = Annotated[dict[str, Any], AfterValidator(_with_known_fields_in_form)]
+
+
 class _Content(_Wire):
-    parts: Annotated[list[dict[str, Any]], BeforeValidator(_none_as_list)] = []
+    parts: Annotated[list[KeptPart], BeforeValidator(_none_as_list)] = []
+
+
+class _Page(_Wire):
+    uri: str | None = None
+    title: str | None = None
+
+
+class _Chunk(_Wire):
+    web: Annotated[_Page, BeforeValidator(_none_as_empty)] = _Page()
+
+
+class _Grounding(_Wire):
+    web_search_queries: Annotated[list[str], BeforeValidator(_none_as_list)] = []
+    grounding_chunks: Annotated[list[_Chunk], BeforeValidator(_none_as_list)] = []
 
 
 class _Candidate(_Wire):
@@ -59,6 +102,7 @@ class _Candidate(_Wire):
     finish_reason: str | None = None
     finish_message: str | None = None
     continuation_token: str | None = None
+    grounding_metadata: Annotated[_Grounding, BeforeValidator(_none_as_empty)] = _Grounding()
 
 
 class _Feedback(_Wire):
@@ -84,7 +128,7 @@ class _Reply(_Wire):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One HTTP answer: its parts, Google's word for its end, and what it is billed."""
+    """One HTTP answer: its parts, Google's word for its end, what it is billed, and the pages it rests on."""
 
     parts: tuple[dict[str, Any], ...]
     reason: str
@@ -92,6 +136,7 @@ class Pass:
     usage: Usage
     model_version: str
     continuation_token: str
+    sources: tuple[Source, ...]
 
 
 def read(reply: HttpReply, secrets: Sequence[str] = ()) -> Pass:
@@ -106,50 +151,76 @@ def read(reply: HttpReply, secrets: Sequence[str] = ()) -> Pass:
         raise from_error(error, code if isinstance(code, int) else 500, reply.headers, secrets)
     try:
         parsed = _Reply.model_validate(document)
+        return _pass(parsed, secrets)
     except ValidationError as problem:
         where = ".".join(str(step) for step in problem.errors()[0]["loc"])
         raise unreadable(reply, f"the answer has an unexpected shape at {where or 'its top'}", secrets) from None
-    return _pass(parsed)
+    except RecursionError:
+        raise MalformedReply("the answer is nested too deeply to be kept") from None
 
 
-def _pass(reply: _Reply) -> Pass:
+def _pass(reply: _Reply, secrets: Sequence[str]) -> Pass:
     feedback = reply.prompt_feedback
-    reason, message, token, parts = "", feedback.block_reason_message or "", "", []
-    if reply.candidates:
-        candidate = reply.candidates[0]
-        reason, message = candidate.finish_reason or "", candidate.finish_message or ""
-        token = candidate.continuation_token or ""
-        parts = candidate.content.parts
-    elif feedback.block_reason:
-        reason = f"blocked: {feedback.block_reason}"
-    try:
-        kept = tuple(normalised(part) for part in parts if not _is_blank(part))
-    except (TypeError, RecursionError) as error:
-        raise MalformedReply(f"a part of the answer cannot be kept: {error}") from None
-    return Pass(kept, reason, clean(message), usage_of(reply.usage_metadata), reply.model_version or "", token)
+    candidate = reply.candidates[0] if reply.candidates else _Candidate()
+    reason, message = candidate.finish_reason or "", candidate.finish_message or ""
+    if not reason and feedback.block_reason:
+        reason, message = f"blocked: {feedback.block_reason}", feedback.block_reason_message or ""
+    version = reply.model_version or ""
+    return Pass(
+        parts=tuple(kept for part in candidate.content.parts if not _is_empty(kept := normalised(part))),
+        reason=_shown(reason, secrets),
+        message=_shown(message, secrets),
+        usage=usage_of(reply.usage_metadata, candidate.grounding_metadata, version),
+        model_version=_shown(version, secrets),
+        continuation_token=candidate.continuation_token or "",
+        sources=_sources(candidate.grounding_metadata),
+    )
 
 
-def _is_blank(part: Mapping[str, Any]) -> bool:
-    """No payload, or text without a character, and no signature to carry."""
-    return not part.get("thoughtSignature") and not any(value for key, value in part.items() if key != "thought")
+def _shown(text: str, secrets: Sequence[str]) -> str:
+    return redacted(clean_text(text), secrets)
 
 
-def usage_of(metadata: _UsageMetadata) -> Usage:
-    """Four disjoint counters of one pass.
+def _is_empty(part: Mapping[str, Any]) -> bool:
+    """Nothing came in it. Blank text counts: it may stand between two words."""
+    return not part.keys() - {"thought"} or part == {"text": ""} or part == {"text": "", "thought": True}
+
+
+def _sources(grounding: _Grounding) -> tuple[Source, ...]:
+    """Each page once, in Google's order."""
+    titles: dict[str, str] = {}
+    for page in (chunk.web for chunk in grounding.grounding_chunks):
+        url = clean_text(page.uri or "").strip()
+        titles[url] = titles.get(url) or " ".join(clean_text(page.title or "").split())
+    return tuple(Source(url, title) for url, title in titles.items() if url)
+
+
+def _searches(grounding: _Grounding, version: str) -> int:
+    """What Google bills: every different query that is not empty; before Gemini 3 a grounded prompt, at least one."""
+    queries = {query.strip() for query in grounding.web_search_queries} - {""}
+    return len(queries) or int(bool(grounding.grounding_chunks) and is_before_3(version))
+
+
+def usage_of(metadata: _UsageMetadata, grounding: _Grounding, version: str) -> Usage:
+    """Four disjoint counters of one pass, and its searches.
 
     The prompt's count includes what came from the cache. Thoughts come on top of the candidates' count, except on
-    routes that include them, which the total gives away.
+    routes that include them, which the total gives away. What Google's own search put into the prompt is not billed
+    as tokens: the search is.
     """
     prompt, cached = metadata.prompt_token_count, min(metadata.cached_content_token_count, metadata.prompt_token_count)
     output, thoughts = metadata.candidates_token_count, metadata.thoughts_token_count
     without_thoughts = prompt + output + metadata.tool_use_prompt_token_count
     if thoughts and metadata.total_token_count != without_thoughts:
         output += thoughts
+    searches = _searches(grounding, version)
+    grounded = searches or grounding.grounding_chunks
     return Usage(
-        input_tokens=prompt - cached + metadata.tool_use_prompt_token_count,
+        input_tokens=prompt - cached + (0 if grounded else metadata.tool_use_prompt_token_count),
         output_tokens=output,
         cache_read_tokens=cached,
         context_tokens=prompt + output,
+        web_searches=searches,
     )
 
 

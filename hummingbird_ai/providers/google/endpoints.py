@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 from urllib.parse import quote
 
+from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.errors import AuthFailed, BadRequest
 
 
 class Endpoint(Protocol):
-    """One route to a model. `secrets` must not appear in any message."""
+    """One route to a Gemini model. `secrets` must not appear in any message."""
 
     transport: str
     region: str
     takes_labels: bool
+    shows_searches: bool
+    """The provider's own tool calls come as parts of the answer, which has to be asked for and sent back."""
     renewable: bool
 
     @property
@@ -26,7 +30,7 @@ class Endpoint(Protocol):
         """The address of `generateContent` for a model."""
         ...
 
-    def headers(self, *, renew: bool = False) -> dict[str, str]:
+    def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
         """The headers that authorise a call."""
         ...
 
@@ -37,6 +41,7 @@ class ApiKeyEndpoint:
     transport = "gemini-api"
     region = "global"
     takes_labels = False
+    shows_searches = True
     renewable = False
 
     def __init__(self, api_key: str, base_url: str | None = None) -> None:
@@ -57,7 +62,7 @@ class ApiKeyEndpoint:
         """`v1` is what Google's own SDK calls today."""
         return f"{self._base}/v1/models/{_segment('model', model)}:generateContent"
 
-    def headers(self, *, renew: bool = False) -> dict[str, str]:
+    def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
         """The key's header; a key cannot be renewed."""
         return {"x-goog-api-key": self._key}
 
@@ -67,30 +72,34 @@ class VertexEndpoint:
 
     transport = "vertex"
     takes_labels = True
+    shows_searches = False
     renewable = True
 
     def __init__(self, auth: VertexAuth, region: str, base_url: str | None = None) -> None:
         self.region = region
         self._auth = auth
         self._base = (base_url or f"https://{vertex_host(region)}").rstrip("/")
+        self._tokens: deque[str] = deque(maxlen=2)
 
     def __repr__(self) -> str:
         return f"VertexEndpoint({self._base!r}, region={self.region!r})"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """None that lives longer than a call: a bearer token is not repeated by the other side."""
-        return ()
+        """The tokens of the latest calls: a proxy's error page may show the headers it was given."""
+        return tuple(self._tokens)
 
-    def url(self, model: str) -> str:
+    def url(self, model: str, *, publisher: str = "google", method: str = "generateContent") -> str:
         """The publisher model's address; the project is looked up at the first call."""
         project, region = _segment("project", self._auth.project), _segment("region", self.region)
-        path = f"projects/{project}/locations/{region}/publishers/google/models/{_segment('model', model)}"
-        return f"{self._base}/v1/{path}:generateContent"
+        place = f"projects/{project}/locations/{region}/publishers/{_segment('publisher', publisher)}"
+        return f"{self._base}/v1/{place}/models/{_segment('model', model)}:{method}"
 
-    def headers(self, *, renew: bool = False) -> dict[str, str]:
-        """A bearer token."""
-        return self._auth.headers(renew=renew)
+    def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
+        """A bearer token; a wait for somebody else's look-up of it ends with `abort`."""
+        given = self._auth.headers(renew=renew, abort=abort)
+        self._tokens.append(given["Authorization"].removeprefix("Bearer "))
+        return given
 
 
 def vertex_host(region: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from hummingbird_ai.errors import (
 from hummingbird_ai.http import HttpReply, retry_after
 
 SHOWN_BODY = 500
+_SHOWN_WORD = 50
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 _OVERFLOW = ("input token count", "number of tokens allowed")
 _BY_STATUS: Mapping[int, type[ModelError]] = {
@@ -49,7 +51,7 @@ def from_reply(reply: HttpReply, secrets: Sequence[str] = ()) -> ModelError:
     shown = excerpt(reply.body, secrets)
     if 300 <= reply.status < 400:
         return BadRequest(f"HTTP {reply.status}: the address leads elsewhere: {shown}", status=reply.status)
-    kind = _BY_STATUS.get(reply.status, BadRequest)
+    kind = _by_status(reply.status)
     return kind(f"HTTP {reply.status}: {shown}", status=reply.status, retry_after=retry_after(reply.headers))
 
 
@@ -67,12 +69,12 @@ def from_error(
     """Class by status, then by what message and details say."""
     message = str(error.get("message", ""))
     word = str(error.get("status", ""))
-    details = [item for item in error.get("details") or [] if isinstance(item, Mapping)]
+    details = _objects(error.get("details"))
     kind = _kind(status, word, message.lower(), details)
     hint = retry_after(headers)
-    shown = redacted(message, secrets)[:SHOWN_BODY]
+    head = f"HTTP {status} {redacted(word, secrets)[:_SHOWN_WORD]}".rstrip()
     return kind(
-        f"HTTP {status} {word}: {shown}".replace(" :", ":"),
+        f"{head}: {redacted(message, secrets)[:SHOWN_BODY]}",
         status=status,
         retry_after=_delay(details) if hint is None else hint,
     )
@@ -83,7 +85,12 @@ def _kind(status: int, word: str, message: str, details: Sequence[Mapping[str, A
         return QuotaExhausted if _is_daily(details) else RateLimited
     if status == 400:
         return _kind_of_bad_request(word, message, details)
-    return _BY_STATUS.get(status, BadRequest)
+    return _by_status(status)
+
+
+def _by_status(status: int) -> type[ModelError]:
+    """A number that nobody has listed, such as 529 or a gateway's 520, is an outage from 500 on."""
+    return _BY_STATUS.get(status, Overloaded if status >= 500 else BadRequest)
 
 
 def _kind_of_bad_request(word: str, message: str, details: Sequence[Mapping[str, Any]]) -> type[ModelError]:
@@ -103,7 +110,7 @@ def _is_daily(details: Sequence[Mapping[str, Any]]) -> bool:
         violation
         for item in details
         if str(item.get("@type", "")).endswith("google.rpc.QuotaFailure")
-        for violation in item.get("violations") or []
+        for violation in _objects(item.get("violations"))
     ]
     return any("PerDay" in str(violation.get("quotaId", "")) for violation in violations)
 
@@ -112,8 +119,14 @@ def _delay(details: Sequence[Mapping[str, Any]]) -> float | None:
     for item in details:
         if str(item.get("@type", "")).endswith("google.rpc.RetryInfo"):
             match = _DELAY.fullmatch(str(item.get("retryDelay", "")))
-            return float(match.group(1)) if match else None
+            seconds = float(match.group(1)) if match else math.inf
+            return seconds if math.isfinite(seconds) else None
     return None
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """The objects in what should be a list of them."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def unreadable(reply: HttpReply, why: str, secrets: Sequence[str] = ()) -> MalformedReply:
@@ -122,8 +135,8 @@ def unreadable(reply: HttpReply, why: str, secrets: Sequence[str] = ()) -> Malfo
 
 
 def excerpt(body: bytes, secrets: Sequence[str] = ()) -> str:
-    """The beginning of a body on one line."""
-    text = redacted(body[: 4 * SHOWN_BODY].decode(errors="replace"), secrets)
+    """The beginning of a body on one line; secrets go first, so that none is cut in half and shown."""
+    text = redacted(body.decode(errors="replace"), secrets)[: 4 * SHOWN_BODY]
     return " ".join(text.split())[:SHOWN_BODY] or "(empty)"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from google.oauth2.credentials import Credentials
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
@@ -136,6 +137,63 @@ def test_a_refused_account_is_an_auth_failure_without_its_key(tokens: TokenServi
     with pytest.raises(AuthFailed, match="invalid_grant") as caught:
         VertexAuth("p").headers()
     assert private_key[60:90] not in str(caught.value)
+
+
+def test_a_token_service_that_repeats_what_it_was_given_does_not_bring_it_into_the_message(
+    tokens: TokenService,
+) -> None:
+    given = {"refresh_token": "refresh-secret", "client_secret": "client-secret", "client_id": "1"}
+    tokens.failure = (400, {"error": "invalid_grant", "error_description": "no: refresh-secret, client-secret"})
+    credentials = Credentials(None, token_uri=tokens.url, **given)  # type: ignore[no-untyped-call]
+    auth = VertexAuth("p", credentials=credentials)
+
+    with pytest.raises(AuthFailed, match=r"no: \[redacted\], \[redacted\]") as caught:
+        auth.headers()
+    assert "-secret" not in f"{caught.value!r} {caught.value.__cause__!r}"
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.usefixtures("credentials_file")
+def test_an_abort_ends_the_wait_for_a_token_that_another_thread_fetches(tokens: TokenService) -> None:
+    abort, go_on = Abort(), threading.Event()
+    auth = VertexAuth("p")
+
+    def abort_the_second_and_stall() -> None:
+        abort.set("Cancelled")
+        go_on.wait(30)
+
+    tokens.before_answer = abort_the_second_and_stall
+    first = threading.Thread(target=auth.headers)
+    first.start()
+    assert abort.wait(30)
+    try:
+        with pytest.raises(CallAborted, match="Cancelled"):
+            auth.headers(abort=abort)
+    finally:
+        go_on.set()
+        first.join()
+    assert auth.headers() == {"Authorization": "Bearer token-1"}
+
+
+def test_a_bundle_of_authorities_that_is_not_there_is_a_transport_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
+    given = {"refresh_token": "refresh-secret", "client_secret": "client-secret", "client_id": "1"}
+    away = Credentials(None, token_uri="https://localhost:1/token", **given)  # type: ignore[no-untyped-call]
+
+    with pytest.raises(TransportFailed, match=r"nowhere\.pem"):
+        VertexAuth("p", credentials=away).headers()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"type": "service_account"}', '{"type": "unheard_of"}'])
+def test_a_credentials_file_of_another_shape_is_an_auth_failure(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "account.json"
+    path.write_text(content)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+
+    with pytest.raises(AuthFailed, match="Google credentials: "):
+        VertexAuth("p").headers()
 
 
 @pytest.mark.usefixtures("credentials_file")

@@ -4,13 +4,18 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hummingbird_ai import errors
+from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.http import HttpReply
-from hummingbird_ai.messages import ToolDef
+from hummingbird_ai.messages import ModelResponse, ToolDef
 from hummingbird_ai.models import build_model
+from hummingbird_ai.providers.gemini.adapter import GeminiModel
+from hummingbird_ai.providers.google.endpoints import VertexEndpoint
 from hummingbird_ai.providers.google.errors import from_reply
-from hummingbird_ai.testing import Body, GeminiServer, HttpError
+from hummingbird_ai.testing import Answer, Body, GeminiServer, HttpError, Reply
 from hummingbird_ai.testing.replies import HTML_PAGE, SHARED_CAPACITY
 
 RUN = ToolDef("run", "Run a command", {"type": "object"})
@@ -53,7 +58,7 @@ def failure(reply: HttpError | Body) -> errors.ModelError:
     ],
 )
 def test_every_status_has_its_class(reply: HttpError, kind: type[errors.ModelError]) -> None:
-    """Rows 18, 35, 36 and section 1.7: an overflow is terminal, a shared capacity is not the day's quota."""
+    """Reports 18, 35, 36 and section 1.7: an overflow is terminal, a shared capacity is not the day's quota."""
     error = failure(reply)
 
     assert type(error) is kind
@@ -77,6 +82,7 @@ def test_an_error_in_a_list_of_one_is_read_too() -> None:
         (HttpError(429, "x", retry_delay="14s", retry_after="3"), 3.0),
         (HttpError(503, "x", retry_after="2"), 2.0),
         (HttpError(429, "x", retry_delay="soon"), None),
+        (HttpError(429, "x", retry_delay="9" * 400 + "s"), None),
     ],
 )
 def test_the_providers_hint_is_read_from_the_header_before_the_body(reply: HttpError, seconds: float | None) -> None:
@@ -109,6 +115,74 @@ def test_a_body_that_repeats_the_key_does_not_bring_it_into_the_message() -> Non
         assert "test-key" not in f"{error!r} {error} {error.__cause__!r}"
 
 
+class Bearer:
+    """Credentials with a token that must not be seen again."""
+
+    valid, token = True, "ya29.secret-token"
+
+
+def ask_by_vertex(reply: Reply) -> ModelResponse:
+    with GeminiServer(lambda body, n: reply, bearer_token=Bearer.token) as server:
+        model = GeminiModel("gemini-3.8-flash", VertexEndpoint(VertexAuth("p", credentials=Bearer()), "eu", server.url))
+        return model.generate([model.make_user_content("go")], system="s", tools=[RUN])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        HttpError(400, "not valid: Bearer ya29.secret-token"),
+        HttpError(400, "x", "WORD_ya29.secret-token"),
+        Body(b'[{"error": {"code": 503, "message": "ya29.secret-token"}}]', 503),
+        Body(b"<pre>authorization: Bearer ya29.secret-token</pre>", 502),
+        Body(b" " * 1990 + b"ya29.secret-token", 502),
+        Body(b'{"candidates": 1, "got": "ya29.secret-token"}'),
+        Body(b'{"error": {"code": 500, "message": "ya29.secret-token"}}'),
+    ],
+)
+def test_a_bearer_token_is_not_shown_even_if_the_other_side_repeats_it(reply: HttpError | Body) -> None:
+    with pytest.raises(errors.ModelError) as caught:
+        ask_by_vertex(reply)
+
+    shown = f"{caught.value} {caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+    assert "ya29" not in shown
+    assert "secret" not in shown
+
+
+def test_what_an_answer_says_of_its_end_and_its_model_does_not_show_the_token() -> None:
+    message, version = "for ya29.secret-token", "gemini-ya29.secret-token"
+    response = ask_by_vertex(Answer(text="t", finish="OTHER", finish_message=message, model_version=version))
+
+    assert response.finish_reason == "OTHER: for [redacted]"
+    assert response.model_version == "gemini-[redacted]"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+details = st.fixed_dictionaries(
+    {"@type": st.sampled_from(["x/google.rpc.QuotaFailure", "x/google.rpc.RetryInfo"]) | json_values},
+    optional={"violations": json_values | st.lists(json_values), "retryDelay": json_values, "reason": json_values},
+)
+fields = {
+    "code": json_values,
+    "message": json_values,
+    "status": json_values,
+    "details": json_values | st.lists(details),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=fields) | json_values, st.integers(201, 599), st.booleans())
+def test_no_error_body_whatever_raises_anything_but_a_model_error(error: Any, status: int, in_list: bool) -> None:
+    document = [{"error": error}] if in_list else {"error": error}
+    found = from_reply(HttpReply(status, {}, json.dumps(document).encode()))
+
+    assert isinstance(found, errors.ModelError)
+    assert found.status == status
+    assert found.retry_after is None or 0 <= found.retry_after < float("inf")
+
+
 @pytest.mark.parametrize("document", [[], {}, {"error": "text"}, {"error": {"details": ["x", None]}}, "text", None])
 def test_a_strange_error_body_still_gives_an_error_by_status(document: Any) -> None:
     error = from_reply(HttpReply(503, {}, json.dumps(document).encode()))
@@ -121,7 +195,7 @@ def test_every_error_says_what_a_person_can_do() -> None:
         return [kind, *(below for child in kind.__subclasses__() for below in all_of(child))]
 
     kinds = all_of(errors.ModelError)
-    assert len(kinds) == 13
+    assert len(kinds) == 14
     for kind in kinds:
         assert str(kind("something broke.")).endswith(kind.advice)
         assert ".." not in str(kind("something broke."))
