@@ -6,11 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from google.oauth2.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from hummingbird_ai.abort import Abort
+from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.calls import DEFAULT_ATTEMPTS, LONGEST_WAIT_SECONDS, CallMetrics, generate_with_retry
 from hummingbird_ai.errors import (
     BadRequest,
@@ -24,7 +26,19 @@ from hummingbird_ai.errors import (
 )
 from hummingbird_ai.messages import Finish, ModelAdapter, ModelResponse, ToolDef, Usage
 from hummingbird_ai.models import build_model
-from hummingbird_ai.testing import Answer, Drop, GeminiServer, HttpError, Reply, ScriptedModel, say
+from hummingbird_ai.providers.claude.adapter import AnthropicVertexModel
+from hummingbird_ai.providers.google.endpoints import VertexEndpoint
+from hummingbird_ai.testing import (
+    Answer,
+    ClaudeServer,
+    Drop,
+    GeminiServer,
+    HttpError,
+    Reply,
+    ScriptedModel,
+    Search,
+    say,
+)
 from hummingbird_ai.testing.replies import HALF_BODY, HTML_PAGE
 from hummingbird_ai.testing.scripted import StepSource
 
@@ -192,6 +206,43 @@ def test_what_a_real_server_breaks_is_tried_again_after_its_hint(reply: Reply, l
     assert first.raw == second.raw
 
 
+def claude(server: ClaudeServer, **more: Any) -> AnthropicVertexModel:
+    auth = VertexAuth("project", credentials=Credentials("test-token"))  # type: ignore[no-untyped-call]
+    return AnthropicVertexModel("claude-opus-5-5", VertexEndpoint(auth, "global", server.url), **more)
+
+
+@pytest.mark.parametrize(
+    ("reply", "least"),
+    [
+        (HttpError(529, "Overloaded"), 1),
+        (HttpError(429, "slow", retry_after="9"), 9),
+        (HttpError(429, "slow", retry_after="9", retry_after_ms="2500"), 2.5),
+        (HttpError(429, "Quota exceeded", google=True, retry_delay="17s"), 17),
+        (HttpError(400, "wait", should_retry=True), 1),
+        (HALF_BODY, 1),
+        (HTML_PAGE, 1),
+        (Drop(), 1),
+    ],
+)
+def test_what_claude_breaks_is_tried_again_after_its_hint(reply: Reply, least: float) -> None:
+    time_ = Time()
+    with ClaudeServer(lambda body, n: say("fine") if n else reply) as server:
+        assert ask(claude(server), time_).text == "fine"
+        first, second = server.calls
+
+    assert least <= time_.waits[0] <= least + 1
+    assert first.raw == second.raw
+
+
+def test_claude_may_say_that_an_overload_is_for_good() -> None:
+    time_ = Time()
+    with ClaudeServer(lambda body, n: HttpError(529, "Overloaded", should_retry=False)) as server:
+        with pytest.raises(Overloaded):
+            ask(claude(server), time_)
+        assert len(server.calls) == 1
+    assert not time_.waits
+
+
 def reject_the_first_two() -> Callable[[ModelResponse], None]:
     seen: list[ModelResponse] = []
 
@@ -348,6 +399,28 @@ def test_the_paid_part_of_a_failed_call_is_accounted() -> None:
     labels = {"model": "gemini-3.8-flash", "kind": "input"}
     counted = registry.get_sample_value("hummingbird_ai_tokens_total", labels)
     assert counted == sum(response.usage.input_tokens for response in billed)
+
+
+def test_the_passes_of_a_search_are_one_answer_and_the_paid_one_of_a_failed_search_another() -> None:
+    paused = Answer(searches=(Search("q", (("A page", "https://example.com/a"),), pending=True),))
+    answers: list[Reply] = [paused, HttpError(529, "Overloaded"), paused, say("whole")]
+    registry = CollectorRegistry()
+    billed: list[ModelResponse] = []
+    with ClaudeServer(lambda body, n: answers[n]) as server:
+        last = ask(claude(server, web_search=True), Time(), metrics=CallMetrics(registry), on_billed=billed.append)
+        assert len(server.calls) == 4
+
+    assert len(billed) == 2
+    assert billed[1] == last
+    assert last.text == "whole"
+    for name, counted in {
+        "tokens_total": sum(response.usage.total_tokens for response in billed),
+        "web_searches_total": sum(response.usage.web_searches for response in billed),
+        "cost_usd_total": float(sum(response.cost_usd or 0 for response in billed)),
+    }.items():
+        samples = [sample for metric in registry.collect() for sample in metric.samples if sample.name.endswith(name)]
+        assert sum(sample.value for sample in samples) == pytest.approx(counted), name
+    assert last.usage.web_searches == 1
 
 
 def test_a_crash_of_the_callers_own_code_is_counted_as_an_error() -> None:
