@@ -56,10 +56,10 @@ def _text_problems(sent: Sequence[Message]) -> Iterator[str]:
             yield f"{message.path}: {rule}"
         if not message.blocks and message.role != "assistant":
             yield f"{message.path}: {message.role} messages must have non-empty content"
-        texts = [block.data["text"] for block in message.of_type("text")]
-        if "" in texts:
+        texts = message.of_type("text")
+        if any(block.data["text"] == "" for block in texts):
             yield f"{message.path}: text content blocks must be non-empty"
-        if texts and not any(text.strip() for text in texts):
+        if texts and all(block.is_blank for block in texts):
             yield f"{message.path}: text content blocks must contain non-whitespace text"
         for result in message.of_type("tool_result"):
             inner = result.data.get("content") or []
