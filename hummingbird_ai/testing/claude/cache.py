@@ -1,7 +1,8 @@
 """The prompt cache as Anthropic documents it: written at markers, read at most 19 blocks before one.
 
-https://platform.claude.com/docs/en/build-with-claude/prompt-caching (2026-08). A token is four bytes. With a marker
-present the real service also marks the results of its own web searches; this one does not.
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching (2026-08). A token is four bytes. With a
+marker present the service marks the results of its own web searches for five minutes, unasked; it does so for those
+of the history here, while the real one begins inside the very answer that searches.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def _steps(body: Mapping[str, Any], model: str, blocks: Sequence[Block]) -> tupl
     manner = encode([body.get("tool_choice"), body.get("thinking"), (body.get("output_config") or {}).get("effort")])
     size = 0
     in_messages = False
+    marks_searches = any(block.marker is not None for block in blocks)
     steps: list[_Step] = []
     for block in blocks:
         if block.message >= 0 and not in_messages:
@@ -121,6 +123,8 @@ def _steps(body: Mapping[str, Any], model: str, blocks: Sequence[Block]) -> tupl
         data = block_bytes(block)
         prefix.update(data)
         size += len(data)
-        ttl = "" if block.marker is None else block.marker.get("ttl") or "5m"
+        ttl = "5m" if marks_searches and block.type == "web_search_tool_result" else ""
+        if block.marker is not None:
+            ttl = block.marker.get("ttl") or "5m"
         steps.append(_Step(prefix.digest(), size // BYTES_PER_TOKEN, ttl))
     return steps, size

@@ -14,6 +14,7 @@ from hummingbird_ai.testing.claude.cache import PromptCache, prompt_tokens, rend
 from hummingbird_ai.testing.claude.models import MODELS
 from tests.unit.hummingbird_ai.testing.claude.talk import (
     CLEAR_AT,
+    HIT,
     MARKER,
     NEWEST,
     OLDEST,
@@ -247,6 +248,20 @@ def test_a_user_s_word_loses_what_stands_behind_old_thoughts_where_they_are_stri
         _, later, _, _ = counts(server, body, model)
 
     assert later == (read if lost else read + written)
+
+
+@pytest.mark.parametrize("marker", [None, LONG])
+def test_results_of_web_searches_are_kept_for_five_minutes_when_anything_is_marked(
+    marker: dict[str, Any] | None,
+) -> None:
+    with ClaudeServer(lambda body, n: say("found " * 500, searches=(HIT,))) as server:
+        body = body_of(user([text("go " * 2000, cache_control=marker)]))
+        content = ask(server, body)["content"]
+        body["messages"] += [assistant(content), user("next")]
+        _, read, short, long = counts(server, body)
+
+    assert (read > 1000, 50 < short < 500) == (marker is not None, marker is not None)
+    assert long == 0
 
 
 def test_a_cleared_system_message_does_not_count_as_input() -> None:
