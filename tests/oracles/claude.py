@@ -11,9 +11,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from tests.oracles.schema import Oracle, Schema, told_apart
+from tests.oracles.schema import Oracle, Schema, mismatch, told_apart
 
 VERSIONS = ("vertex-2023-10-16", "2026-10-21")
 """What `anthropic_version` may say on Vertex AI."""
@@ -50,7 +50,7 @@ def response_problems(document: object) -> list[str]:
     """What the Messages API would not answer with a 200: a server of ours that did would prove nothing."""
     from anthropic.types import Message
 
-    return _mismatch(Message, document) or _oracle_of_responses().problems(document)
+    return mismatch(Message, document) or _oracle_of_responses().problems(document)
 
 
 @functools.cache
@@ -69,9 +69,7 @@ def _oracle(betas: frozenset[str]) -> Oracle:
         del schema["properties"][name]
     schema["properties"]["anthropic_version"] = {"enum": list(VERSIONS)}
     schema["required"] = [name for name in schema["required"] if name != "model"] + ["anthropic_version"]
-    closed = {name: _closed(value, refused) for name, value in definitions.items() if name not in refused}
-    finished = {name: told_apart(value, closed) for name, value in closed.items()}
-    return Oracle(told_apart(_closed(schema, refused), closed), finished)
+    return _made(schema, definitions, refused=refused)
 
 
 @functools.cache
@@ -87,10 +85,13 @@ def _oracle_of_responses() -> Oracle:
     from anthropic.types import Message
 
     schema = Message.model_json_schema()
-    definitions: dict[str, Schema] = schema.pop("$defs")
-    closed = {name: _closed(value, set()) for name, value in definitions.items()}
+    return _made(schema, schema.pop("$defs"), refused=set())
+
+
+def _made(schema: Schema, definitions: dict[str, Schema], *, refused: set[str]) -> Oracle:
+    closed = {name: _closed(value, refused) for name, value in definitions.items() if name not in refused}
     finished = {name: told_apart(value, closed) for name, value in closed.items()}
-    return Oracle(told_apart(_closed(schema, set()), closed), finished)
+    return Oracle(told_apart(_closed(schema, refused), closed), finished)
 
 
 def _is_response(name: str, definition: Schema) -> bool:
@@ -113,14 +114,3 @@ def _closed(node: Any, refused: set[str]) -> Any:
 
 def _name_of(member: Schema) -> str:
     return str(member.get("$ref", "")).removeprefix("#/$defs/")
-
-
-def _mismatch(kind: type[BaseModel], document: object) -> list[str]:
-    try:
-        kind.model_validate(document)
-    except ValidationError as error:
-        return [
-            f"{'.'.join(str(step) for step in item['loc'])}: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False)
-        ]
-    return []

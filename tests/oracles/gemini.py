@@ -12,9 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from tests.oracles.schema import Oracle, Schema
+from tests.oracles.schema import Oracle, Schema, mismatch
 
 _DOCUMENT = "googleapiclient/discovery_cache/documents/aiplatform.v1.json"
 _PREFIX = "GoogleCloudAiplatformV1"
@@ -35,7 +33,7 @@ def problems(body: object, *, vertex: bool) -> list[str]:
 def response_problems(document: object) -> list[str]:
     """What Google would not answer with a 200, by either route: a server of ours that did would prove nothing."""
     found = _oracle("GenerateContentResponse", vertex=False).problems(document)
-    return found or _mismatch("", _types().GenerateContentResponse, document)
+    return found or mismatch(_types().GenerateContentResponse, document)
 
 
 @functools.cache
@@ -114,15 +112,4 @@ def _problems_of_types(body: dict[str, Any]) -> list[str]:
     members += [(f"tools[{number}]", types.Tool, tool) for number, tool in enumerate(body.get("tools", []))]
     if "toolConfig" in body:
         members.append(("toolConfig", types.ToolConfig, body["toolConfig"]))
-    return [problem for where, kind, member in members for problem in _mismatch(where, kind, member)]
-
-
-def _mismatch(where: str, kind: type[BaseModel], member: object) -> list[str]:
-    try:
-        kind.model_validate(member)
-    except ValidationError as error:
-        return [
-            f"{where}.{'.'.join(str(step) for step in item['loc'])}: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False)
-        ]
-    return []
+    return [problem for where, kind, member in members for problem in mismatch(kind, member, where)]

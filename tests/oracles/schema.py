@@ -10,9 +10,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pydantic
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend
+from pydantic import BaseModel
 
 Schema = dict[str, Any]
 _KINDS = ("type", "role")
@@ -83,3 +85,13 @@ def _words(error: ValidationError) -> str:
 def _path(steps: Sequence[str | int]) -> str:
     words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return words.removeprefix(".") or "the body"
+
+
+def mismatch(kind: type[BaseModel], document: object, where: str = "") -> list[str]:
+    """What a type of a provider's own package does not take of a document, as `path: words`."""
+    try:
+        kind.model_validate(document)
+    except pydantic.ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        return [f"{_path([*([where] if where else []), *item['loc']])}: {item['msg']}" for item in found]
+    return []
