@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import threading
@@ -26,6 +27,7 @@ _BUSY = b"HTTP/1.1 529 Overloaded\r\nContent-Length: 0\r\n\r\n"
 
 def measure_aborts() -> None:
     """Median and worst, in milliseconds."""
+    logging.getLogger("hummingbird_ai").setLevel(logging.ERROR)  # each wait is announced
     for what, sent in (("before the first byte", b""), ("in a body that stalls", _HALF)):
         found = [_aborted(sent) for _ in range(ABORTS)]
         line(f"abort {what}: socket closed, median / worst of {ABORTS}", _span([closed for closed, _ in found]))

@@ -26,11 +26,14 @@ from hummingbird_ai.pricing import (
     parse_prices,
     worst_case_cost,
 )
+from hummingbird_ai.providers.claude.adapter import AnthropicVertexModel
+from hummingbird_ai.providers.claude.traits import needs_release
 from hummingbird_ai.providers.gemini.adapter import GeminiModel
 from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint, Endpoint, VertexEndpoint
 
 __all__ = [
     "MODEL_PRICING",
+    "AnthropicVertexModel",
     "Content",
     "Finish",
     "GeminiModel",
@@ -41,6 +44,7 @@ __all__ = [
     "ToolCall",
     "ToolDef",
     "Usage",
+    "VertexAuth",
     "build_model",
     "context_window",
     "estimate_cost",
@@ -62,27 +66,28 @@ def build_model(
     web_search: bool = False,
     prices: Prices | None = None,
     base_url: str | None = None,
+    credentials: Any = None,
 ) -> ModelAdapter:
     """An adapter for one conversation; nothing is looked up or called before its first `generate`.
 
     With a key, Gemini is reached by the Gemini API, else by Vertex AI in the region of the longest prefix of
-    `model_regions` that the name begins with (`global` without one). `labels` go to Vertex AI only. `prices` add to or
-    override the shipped ones, `base_url` replaces scheme and host. Raises BadRequest for a model that this version
-    cannot call, ValueError for prices that cannot be read.
+    `model_regions` that the name begins with (`global` without one). Claude is always called on Vertex AI. `labels` go
+    to Vertex AI only. `web_search` lets the provider search the web by itself: its queries leave with what the model
+    puts into them. `prices` add to or override the shipped ones, `base_url` replaces scheme and host, `credentials` (of
+    google-auth) the Application Default Credentials. Raises BadRequest for a model that this version cannot call,
+    ValueError for prices that cannot be read.
     """
     parsed: Mapping[str, Any] = parse_prices(prices or {})
+    if not name.startswith(("gemini-", "claude-")):
+        raise BadRequest(f"{name!r} is not a model this version can call: a name begins with `gemini-` or `claude-`")
+    region = region_of(name, model_regions or {})
+    vertex = VertexEndpoint(VertexAuth(google_cloud_project, credentials=credentials), region, base_url)
     if name.startswith("claude-"):
-        raise BadRequest(f"{name}: Claude on Vertex AI is not in this version yet; choose a Gemini model")
-    if not name.startswith("gemini-"):
-        raise BadRequest(f"{name!r} is not a model this version can call: a name begins with `gemini-`")
-    if web_search:
-        raise BadRequest(f"{name}: web search by the provider is offered with Claude only")
-    endpoint: Endpoint
-    if google_api_key.strip():
-        endpoint = ApiKeyEndpoint(google_api_key, base_url)
-    else:
-        endpoint = VertexEndpoint(VertexAuth(google_cloud_project), region_of(name, model_regions or {}), base_url)
-    return GeminiModel(name, endpoint, labels=labels, prices=parsed)
+        if needs_release(name):
+            raise BadRequest(f"{name}: Vertex AI knows this model by its release only, such as {name}@20251001")
+        return AnthropicVertexModel(name, vertex, labels=labels, web_search=web_search, prices=parsed)
+    endpoint: Endpoint = ApiKeyEndpoint(google_api_key, base_url) if google_api_key.strip() else vertex
+    return GeminiModel(name, endpoint, labels=labels, web_search=web_search, prices=parsed)
 
 
 def region_of(name: str, model_regions: Mapping[str, str]) -> str:

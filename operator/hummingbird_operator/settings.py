@@ -61,7 +61,7 @@ class Models(Section):
     regions: dict[str, str] = {}
     """Vertex region by prefix of the model's name, such as `{"gemini-": global}`; `global` where nothing matches."""
     google_api_key_env: EnvName | None = None
-    """Environment variable with the key of the Gemini API; without it and its file: Vertex."""
+    """Environment variable with the key of the Gemini API; without it and its file: Vertex, as always for Claude."""
     google_api_key_file: Path | None = None
     """File with that key."""
     google_cloud_project: str = ""

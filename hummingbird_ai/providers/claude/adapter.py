@@ -10,8 +10,8 @@ from typing import Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.canonical import Producer
-from hummingbird_ai.errors import ContextOverflow, ModelError, RequestTooLarge, Unfinished
-from hummingbird_ai.http import CALL_SECONDS, cuttable, new_session, post
+from hummingbird_ai.errors import ContextOverflow, ModelError, Unfinished
+from hummingbird_ai.http import CALL_SECONDS, new_session
 from hummingbird_ai.messages import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     Content,
@@ -21,7 +21,7 @@ from hummingbird_ai.messages import (
     ToolDef,
     Usage,
 )
-from hummingbird_ai.pricing import Prices
+from hummingbird_ai.pricing import Prices, minimum_cacheable_tokens
 from hummingbird_ai.providers.claude import blocks as claude_blocks
 from hummingbird_ai.providers.claude import caching, reply
 from hummingbird_ai.providers.claude.errors import from_reply, is_prefix_changed, is_system_refused
@@ -29,6 +29,7 @@ from hummingbird_ai.providers.claude.request import Draft, draft, is_blank
 from hummingbird_ai.providers.claude.tools import declarations
 from hummingbird_ai.providers.claude.traits import Ephemeral, ephemeral_of
 from hummingbird_ai.providers.google.endpoints import VertexEndpoint
+from hummingbird_ai.providers.google.exchange import exchange
 from hummingbird_ai.providers.served import Tariff
 from hummingbird_ai.serialise import clean, encode, to_json
 
@@ -86,6 +87,7 @@ class AnthropicVertexModel:
         self._producer = Producer("anthropic", endpoint.transport, name)
         self._tariff = Tariff(name, endpoint.region, prices)
         self._way = ephemeral_of(name)
+        self._cached = False
 
     def __repr__(self) -> str:
         return f"AnthropicVertexModel({self.name!r}, {self._endpoint!r})"
@@ -180,18 +182,16 @@ class AnthropicVertexModel:
         raise error
 
     def _call(self, body: Mapping[str, Any], abort: Abort | None) -> reply.Pass:
-        data = encode(body)
-        if len(data) > MAX_REQUEST_BYTES:
-            raise RequestTooLarge(f"the request has {len(data):,} bytes, Claude takes {MAX_REQUEST_BYTES:,}")
-        common = self._headers(body)
-        for renew in (False, True):
-            with cuttable(abort):  # credentials may have to be fetched first
-                url = self._endpoint.url(self.name, publisher="anthropic", method="rawPredict")
-                authorisation = self._endpoint.headers(renew=renew)
-            headers = {**common, **authorisation}
-            answer = post(self._session, url, body=data, headers=headers, seconds=self._seconds, abort=abort)
-            if answer.status != 401:
-                break
+        answer = exchange(
+            self._session,
+            self._endpoint,
+            lambda: self._endpoint.url(self.name, publisher="anthropic", method="rawPredict"),
+            encode(body),
+            headers=self._headers(body),
+            seconds=self._seconds,
+            max_bytes=MAX_REQUEST_BYTES,
+            abort=abort,
+        )
         if answer.status != 200:
             raise from_reply(answer, self._endpoint.secrets)
         return reply.read(answer, self._endpoint.secrets)
@@ -214,6 +214,7 @@ class AnthropicVertexModel:
 
     def _response(self, passes: Sequence[reply.Pass], notes: Mapping[str, Any]) -> ModelResponse:
         last = passes[-1]
+        self._look_at_cache(passes[0].usage)
         kept = [block for item in passes for block in item.blocks]
         if last.reason == "max_tokens" and kept and kept[-1]["type"] == "tool_use":
             kept.pop()  # it was cut: what is there of it is not what the model meant
@@ -236,6 +237,15 @@ class AnthropicVertexModel:
             cost_usd=self._tariff.cost((item.model_version, item.usage) for item in passes),
             sources=reply.sources_of(kept),
         )
+
+    def _look_at_cache(self, usage: Usage) -> None:
+        """Say once that a prompt which is long enough was not cached: providers change what is enough, in silence."""
+        enough = usage.total_input_tokens > minimum_cacheable_tokens(self.name)
+        if usage.cache_read_tokens or usage.cache_write_tokens:
+            self._cached = True
+        elif enough and not self._cached:
+            self._cached = True
+            _log.warning("%s cached nothing of a prompt of %d tokens", self.name, usage.total_input_tokens)
 
     def _raw(self, kept: list[dict[str, Any]], notes: Mapping[str, Any]) -> Content:
         content: Content = {"role": "assistant", "content": kept, "producer": self._producer.to_dict()}

@@ -39,20 +39,30 @@ def test_a_key_chooses_the_gemini_api() -> None:
     assert "generativelanguage.googleapis.com" in repr(models.build_model("gemini-3.8-flash", google_api_key="k"))
 
 
-def test_claude_is_refused_with_a_clear_word() -> None:
-    with pytest.raises(BadRequest, match="Claude on Vertex AI is not in this version yet"):
-        models.build_model("claude-opus-5-5", google_cloud_project="p")
+def test_claude_is_called_on_vertex_also_where_there_is_a_key_for_gemini() -> None:
+    model = models.build_model("claude-opus-5-5", google_api_key="k", google_cloud_project="p")
+
+    assert repr(model) == (
+        "AnthropicVertexModel('claude-opus-5-5', VertexEndpoint('https://aiplatform.googleapis.com', region='global'))"
+    )
+
+
+def test_a_claude_that_is_known_by_its_release_only_says_so() -> None:
+    with pytest.raises(BadRequest, match="such as claude-haiku-4-5@20251001"):
+        models.build_model("claude-haiku-4-5", google_cloud_project="p")
+    assert models.build_model("claude-haiku-4-5@20251001").name == "claude-haiku-4-5@20251001"
 
 
 @pytest.mark.parametrize("name", ["", "gpt-9", "gemini", "Gemini-3.8-flash"])
 def test_a_name_of_nobody_is_refused(name: str) -> None:
-    with pytest.raises(BadRequest, match="begins with `gemini-`"):
+    with pytest.raises(BadRequest, match="begins with `gemini-` or `claude-`"):
         models.build_model(name, google_api_key="k")
 
 
-def test_web_search_is_refused_where_it_is_not_offered() -> None:
-    with pytest.raises(BadRequest, match="web search"):
-        models.build_model("gemini-3.8-flash", google_api_key="k", web_search=True)
+@pytest.mark.parametrize("name", ["gemini-3.8-flash", "claude-opus-5-5"])
+def test_both_families_search_the_web_where_that_is_asked_for(name: str) -> None:
+    """What goes out is tested with each adapter."""
+    assert models.build_model(name, google_api_key="k", web_search=True).name == name
 
 
 def test_prices_are_checked_when_a_model_is_built() -> None:

@@ -370,6 +370,20 @@ def test_the_cost_is_that_of_the_model_that_served() -> None:
         assert talk.ask().cost_usd is None
 
 
+def test_a_prompt_that_should_have_been_cached_and_was_not_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Report 32: caching is silently off below a minimum that changes."""
+    silent = {"cache_read_input_tokens": None, "cache_creation_input_tokens": 0, "cache_creation": None}
+    replies = [say("done", usage={**silent, "input_tokens": count}) for count in (512, 513, 9000)]
+    with ClaudeServer(script(*replies, say("x"))) as server, caplog.at_level(logging.WARNING):
+        talk = Talk(model(server))
+        for _ in replies:
+            talk.ask()
+        cached = Talk(model(server))
+        cached.ask()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["claude-opus-5-5 cached nothing of a prompt of 513 tokens"]
+
+
 # -- transport --
 
 
@@ -377,7 +391,7 @@ def test_too_many_bytes_are_refused_before_they_are_sent() -> None:
     with ClaudeServer(script()) as server:
         talk = Talk(model(server))
         talk.say("x" * 30_000_000)
-        with pytest.raises(errors.RequestTooLarge, match="Claude takes 30,000,000"):
+        with pytest.raises(errors.RequestTooLarge, match="the provider takes 30,000,000"):
             talk.ask()
         assert server.calls == ()
 

@@ -143,3 +143,12 @@ def test_the_system_prompt_is_a_block_list_with_a_mark_of_its_own() -> None:
 
 def test_a_write_position_beyond_the_conversation_is_ignored() -> None:
     assert sent([user(), model(cached_to=40), user()])[0] == [2]
+
+
+def test_a_system_message_gets_no_mark_also_where_an_old_position_points_at_one() -> None:
+    system = {"role": "system", "content": "hurry", "clear_at": "next_user_message"}
+
+    marked = mark([user(), system, model(), user()], stable=3, previous=1)
+
+    assert marks([message for message in marked.messages if message is not marked.messages[1]]) == [(2, 0)]
+    assert marked.messages[1] == system

@@ -55,6 +55,8 @@ def error_of(status: int, body: bytes, **headers: str) -> errors.ModelError:
         (404, b'{"error":{"code":404,"message":"Publisher Model was not found","status":"NOT_FOUND"}}', "BadRequest"),
         (413, b"<html>too large</html>", "RequestTooLarge"),
         (502, b"", "Overloaded"),
+        (529, b"", "Overloaded"),
+        (520, b"<html>gateway</html>", "Overloaded"),
         (400, b"[" * 100_000, "BadRequest"),
     ],
 )  # fmt: skip
