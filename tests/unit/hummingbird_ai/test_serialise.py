@@ -21,7 +21,7 @@ anything = st.recursive(
 
 @given(anything)
 def test_whatever_a_tool_returns_becomes_valid_utf8_json_and_stays_unchanged(value: Any) -> None:
-    """Row 17: lone surrogates and NaN in any string, key or number."""
+    """Report 17: lone surrogates and NaN in any string, key or number."""
     before = copy.deepcopy(value)
 
     data = encode(value)

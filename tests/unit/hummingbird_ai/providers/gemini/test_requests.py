@@ -88,7 +88,7 @@ def test_a_key_with_impossible_characters_is_refused_without_showing_it() -> Non
 
 
 def test_parallel_results_go_into_one_user_content_in_the_order_of_the_calls() -> None:
-    """Rows 1, 2, 4: separate user messages, or a wrong number of parts, are refused by the server."""
+    """Reports 1, 2, 4: separate user messages, or a wrong number of parts, are refused by the server."""
     answers = [Answer(calls=(("run", {"command": "ls"}), ("read", {"path": "a"}))), say("done")]
     with GeminiServer(lambda body, n: answers[n]) as server:
         model = by_key(server)
@@ -108,7 +108,7 @@ def test_parallel_results_go_into_one_user_content_in_the_order_of_the_calls() -
 
 
 def test_every_call_needs_its_result() -> None:
-    """Row 3: one answer to two calls breaks the conversation for good."""
+    """Report 3: one answer to two calls breaks the conversation for good."""
     model = build_model("gemini-3.8-flash", google_api_key="k")
 
     with pytest.raises(ValueError, match="2 calls but 1 results"):
@@ -116,7 +116,7 @@ def test_every_call_needs_its_result() -> None:
 
 
 def test_the_model_content_stays_whole_with_its_only_signature() -> None:
-    """Row 6: parallel calls share the signature of the first."""
+    """Report 6: parallel calls share the signature of the first."""
     answers = [Answer(calls=(("run", {}), ("run", {}))), say("done")]
     with GeminiServer(lambda body, n: answers[n]) as server:
         model = by_key(server)
@@ -131,7 +131,7 @@ def test_the_model_content_stays_whole_with_its_only_signature() -> None:
 
 @pytest.mark.parametrize("with_ids", [True, False])
 def test_an_id_is_echoed_if_it_was_given_and_never_invented_for_the_provider(with_ids: bool) -> None:
-    """Row 7: without its id, Gemini 3 on Vertex AI answers nothing; 2.5 knows no ids."""
+    """Report 7: without its id, Gemini 3 on Vertex AI answers nothing; 2.5 knows no ids."""
     answers = [Answer(calls=(("run", {}), ("run", {})), call_ids=with_ids), say("done")]
     with GeminiServer(lambda body, n: answers[n]) as server:
         model = by_vertex(server)
@@ -156,7 +156,7 @@ def test_an_id_is_echoed_if_it_was_given_and_never_invented_for_the_provider(wit
     ],
 )
 def test_a_result_with_json_references_travels_as_text(result: dict[str, Any]) -> None:
-    """Row 12: Gemini 3 follows `$ref` in a result and answers 400."""
+    """Report 12: Gemini 3 follows `$ref` in a result and answers 400."""
     answers = [call("run"), say("done")]
     with GeminiServer(lambda body, n: answers[n]) as server:
         model = by_key(server)
@@ -203,7 +203,7 @@ def test_no_tools_means_no_tool_fields_and_a_blank_system_prompt_is_left_out() -
 
 
 def test_blank_text_is_not_sent_whoever_wrote_it() -> None:
-    """Rows 13 and 15: blank text in the history makes every later call fail."""
+    """Reports 13 and 15: blank text in the history makes every later call fail."""
     with GeminiServer(lambda body, n: say("hi")) as server:
         model = by_key(server)
         blank: list[Content] = [
@@ -247,7 +247,7 @@ def test_a_conversation_without_any_text_is_refused_before_it_is_sent() -> None:
 
 
 def test_lone_surrogates_in_any_place_are_mended() -> None:
-    """Row 17."""
+    """Report 17."""
     with GeminiServer(lambda body, n: say("hi")) as server:
         model = by_key(server)
         tool = ToolDef("run", "a\ud800", {"type": "object", "properties": {"b\udc00": {"type": "string"}}})

@@ -7,15 +7,18 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from google.genai.types import BlockedReason, FinishReason
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hummingbird_ai.errors import MalformedReply, ModelError, Overloaded, RateLimited
 from hummingbird_ai.http import HttpReply
-from hummingbird_ai.messages import Finish, ModelResponse, ToolDef, Usage
+from hummingbird_ai.messages import Content, Finish, ModelResponse, ToolDef, Usage
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.gemini.adapter import MAX_PASSES
+from hummingbird_ai.providers.gemini.adapter import MAX_PASSES, GeminiModel
 from hummingbird_ai.providers.gemini.reply import read
+from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint
+from hummingbird_ai.serialise import encode
 from hummingbird_ai.testing import Answer, Body, GeminiServer, HttpError, Reply, Script, call, say
 from hummingbird_ai.testing.replies import HALF_BODY, HTML_PAGE
 
@@ -56,21 +59,40 @@ def test_unknown_parts_and_fields_are_kept_verbatim() -> None:
     assert response.raw_content["parts"] == list(parts)
 
 
+BLOCK_REASONS = (
+    *("SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK"),
+    "A_WORD_OF_NEXT_YEAR",
+)
+POLICY = (
+    *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "LANGUAGE", "ESCALATION"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "PUP_LIMITED_DISABLED"),
+)
+NUDGE = (
+    *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
+    "MISSING_THOUGHT_SIGNATURE",
+)
+OTHERS = ("OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED", "A_WORD_OF_NEXT_YEAR")
+
+
+def test_every_reason_that_google_publishes_is_known_here() -> None:
+    """Section 1.4, against the types of Google's own SDK: a new word there has to get its class here."""
+    known = {*POLICY, *NUDGE, *OTHERS, "STOP", "MAX_TOKENS", "CONTINUATION"}
+
+    assert {reason.value for reason in FinishReason} <= known
+    assert {reason.value for reason in BlockedReason} - {"BLOCKED_REASON_UNSPECIFIED"} <= set(BLOCK_REASONS)
+
+
 @pytest.mark.parametrize(
     ("answer", "finish"),
     [
-        (Answer(block_reason="PROHIBITED_CONTENT"), Finish.REFUSED),
-        (Answer(finish="SAFETY", text="partial"), Finish.REFUSED),
-        (Answer(finish="RECITATION"), Finish.REFUSED),
-        (Answer(finish="MODEL_ARMOR"), Finish.REFUSED),
-        (Answer(finish="MALFORMED_FUNCTION_CALL"), Finish.MALFORMED),
+        *[(Answer(block_reason=word), Finish.REFUSED) for word in BLOCK_REASONS],
+        *[(Answer(finish=word, text="partial"), Finish.REFUSED) for word in POLICY],
+        *[(Answer(finish=word), Finish.MALFORMED) for word in NUDGE],
+        *[(Answer(finish=word, text="t"), Finish.UNKNOWN) for word in OTHERS],
         (Answer(finish="UNEXPECTED_TOOL_CALL", calls=(("run", {}),)), Finish.MALFORMED),
-        (Answer(finish="TOO_MANY_TOOL_CALLS"), Finish.MALFORMED),
-        (Answer(finish="MISSING_THOUGHT_SIGNATURE"), Finish.MALFORMED),
         (Answer(parts=({"functionCall": {"args": {}}},)), Finish.MALFORMED),
         (Answer(finish="MAX_TOKENS", text="cut"), Finish.MAX_TOKENS),
         (Answer(finish="CONTINUATION", text="cut"), Finish.MAX_TOKENS),
-        (Answer(finish="A_WORD_OF_NEXT_YEAR", text="t"), Finish.UNKNOWN),
         (Answer(finish="OTHER"), Finish.UNKNOWN),
         (Answer(), Finish.EMPTY),
         (Answer(finish=None), Finish.EMPTY),
@@ -81,7 +103,7 @@ def test_unknown_parts_and_fields_are_kept_verbatim() -> None:
     ],
 )
 def test_every_reason_has_its_class(answer: Answer, finish: Finish) -> None:
-    """Row 16 and section 1.4: no content, `{}` or an unknown word is never a crash, and usage is counted."""
+    """Report 16 and section 1.4: no content, `{}` or an unknown word is never a crash, and usage is counted."""
     response = answered(answer)
 
     assert response.finish is finish
@@ -93,6 +115,15 @@ def test_every_reason_has_its_class(answer: Answer, finish: Finish) -> None:
 
 def test_a_response_without_candidates_is_classified_as_refused_with_the_reason() -> None:
     assert answered(Answer(block_reason="SAFETY")).finish_reason == "blocked: SAFETY"
+
+
+def test_a_reason_of_the_candidate_comes_before_one_of_the_prompt() -> None:
+    body = {"candidates": [{"finishReason": "STOP", "content": {"parts": [{"text": "t"}]}}]}
+    feedback = {"promptFeedback": {"blockReason": "OTHER", "blockReasonMessage": "why"}}
+
+    assert answered(Body(json.dumps({**body, **feedback}).encode())).finish is Finish.STOP
+    blocked = answered(Body(json.dumps({"candidates": [{"content": {}}], **feedback}).encode()))
+    assert (blocked.finish, blocked.finish_reason) == (Finish.REFUSED, "blocked: OTHER: why")
 
 
 def test_the_providers_message_is_kept_beside_its_word() -> None:
@@ -116,7 +147,7 @@ def usage_of(**fields: int | str | None) -> Usage:
 
 
 def test_cached_tokens_are_not_counted_twice_and_thoughts_are_output() -> None:
-    """Row 31: one normal form of four disjoint counters."""
+    """Report 31: one normal form of four disjoint counters."""
     usage = usage_of(
         promptTokenCount=100,
         cachedContentTokenCount=60,
@@ -236,7 +267,7 @@ def test_usage_of_a_split_answer_adds_up_but_the_context_is_that_of_the_last_pas
 
 
 def test_an_answer_that_is_never_finished_is_cut_after_the_cap() -> None:
-    """Row 27: capped exactly."""
+    """Report 27: capped exactly."""
     asked: list[int] = []
 
     def script(body: dict[str, Any], n: int) -> Answer:
@@ -261,6 +292,9 @@ def test_the_paid_passes_of_a_split_answer_that_fails_are_not_lost() -> None:
     assert caught.value.billed.cost_usd is not None
 
 
+DEEP = b"[" * 480 + b"]" * 480
+
+
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
@@ -272,12 +306,16 @@ def test_the_paid_passes_of_a_split_answer_that_fails_are_not_lost() -> None:
         (Body(b'{"candidates": 3}'), "unexpected shape at candidates"),
         (Body(b'{"candidates": [{"content": {"parts": ["text"]}}]}'), r"unexpected shape at candidates\.0"),
         (Body(b'{"usageMetadata": {"promptTokenCount": -1}}'), "unexpected shape at usageMetadata"),
+        (Body(b'{"candidates": [{"content": {"parts": [{"text": 3}]}}]}'), r"unexpected shape at candidates\.0"),
+        (Body(b'{"candidates": [{"content": {"parts": [{"functionCall": "run"}]}}]}'), "unexpected shape"),
+        (Body(b'{"candidates": [{"content": {"parts": [{"functionCall": {"args": []}}]}}]}'), "unexpected shape"),
+        (Body(b'{"candidates": [{"content": {"parts": [{"text": "", "x": ' + DEEP + b"}]}}]}"), "deeply"),
         (Body(b"[" * 100_000), "not JSON"),
         (Body(b'{"candidates": [' + b"9" * 5000 + b"]}"), "not JSON"),
     ],
 )
 def test_a_200_that_is_no_answer_is_malformed_and_retryable(reply: Body, problem: str) -> None:
-    """Row 37: a proxy's page, a truncated body, an empty one."""
+    """Report 37: a proxy's page, a truncated body, an empty one."""
     with pytest.raises(MalformedReply, match=problem) as caught:
         answered(reply)
 
@@ -286,7 +324,7 @@ def test_a_200_that_is_no_answer_is_malformed_and_retryable(reply: Body, problem
 
 
 def test_half_a_body_is_a_transport_failure() -> None:
-    """Row 37."""
+    """Report 37."""
     with pytest.raises(ModelError, match="did not hold") as caught:
         answered(HALF_BODY)
     assert caught.value.retryable
@@ -303,6 +341,55 @@ def test_an_error_inside_a_200_is_classified_as_that_error() -> None:
 
     with pytest.raises(RateLimited, match="slow down"):
         answered(Body(json.dumps([error]).encode()))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=()), max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.dictionaries(st.text(max_size=3), json_values, max_size=2)
+words = st.text(st.characters(exclude_categories=()), max_size=4)
+payloads = {
+    "text": words,
+    "thought": st.booleans(),
+    "thoughtSignature": words,
+    "functionCall": st.fixed_dictionaries({}, optional={"id": words, "name": words, "args": objects, "more": objects}),
+    "functionResponse": st.fixed_dictionaries({}, optional={"id": words, "name": words, "response": objects}),
+    "toolCall": objects,
+    "executableCode": objects,
+    "partMetadata": objects,
+}
+parts = st.fixed_dictionaries({}, optional=payloads) | st.fixed_dictionaries(
+    {}, optional={name: values | json_values for name, values in payloads.items()}
+)
+documents = st.fixed_dictionaries(
+    {"candidates": st.lists(st.fixed_dictionaries({"content": st.fixed_dictionaries({"parts": st.lists(parts)})}))},
+    optional={"promptFeedback": json_values, "usageMetadata": json_values, "modelVersion": json_values},
+)
+
+
+@given(documents)
+def test_whatever_an_answer_holds_it_is_malformed_or_can_be_stored_and_sent_again(document: dict[str, Any]) -> None:
+    """Reports 13, 16 and 17: odd content must not come to light in a later call only."""
+    model = GeminiModel("gemini-3.8-flash", ApiKeyEndpoint("k"))
+    try:
+        answer = read(HttpReply(200, {}, json.dumps(document).encode()))
+    except MalformedReply:
+        return
+    response = model._response([answer], 1)
+    if response.raw_content is not None:
+        contents = [model.make_user_content("go"), response.raw_content, model.make_user_content("on")]
+        stored = json.loads(json.dumps(model.to_canonical(contents)))
+        loaded = model.from_canonical(stored)
+
+        assert body_of(model, loaded) == body_of(model, model.from_canonical(model.to_canonical(loaded)))
+        if not response.tool_calls:
+            assert body_of(model, loaded) == body_of(model, contents)
+
+
+def body_of(model: GeminiModel, contents: list[Content]) -> bytes:
+    return encode(model._request(contents, "s", [RUN], (), True, 10))
 
 
 @given(st.binary(max_size=200))

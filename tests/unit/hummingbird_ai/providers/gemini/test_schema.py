@@ -28,7 +28,7 @@ def test_a_plain_schema_is_sent_as_it_is() -> None:
 
 
 def test_local_references_are_written_out() -> None:
-    """Row 39: unresolved `$defs` and keywords beside a `$ref` are refused."""
+    """Report 39: unresolved `$defs` and keywords beside a `$ref` are refused."""
     schema = {
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/A", "description": "first"}, "b": {"items": {"$ref": "#/$defs/A"}}},
@@ -61,7 +61,7 @@ def test_a_reference_to_something_else_is_refused(reference: str) -> None:
 
 
 def test_keywords_that_gemini_refuses_are_dropped_or_become_words() -> None:
-    """Row 39."""
+    """Report 39."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Arguments",
