@@ -11,7 +11,10 @@ from typing import Protocol
 import pytest
 
 import cluster
+from tests.oracles.requests import requests_pass_their_oracle
 from tests.standins.ministack import ministack
+
+__all__ = ["requests_pass_their_oracle"]
 
 ROOT = Path(__file__).parents[2]
 
