@@ -187,7 +187,11 @@ class ProviderServer:
             body=body,
             unreadable=unreadable,
         )
-        refused = self._provider.refusal(request)
+        try:
+            refused = self._provider.refusal(request)
+        except Exception as error:  # noqa: BLE001 - a fault of the rules is a fault of the test's ground
+            self._failures.append(error)
+            refused = HttpError(500, f"the rules failed: {error!r}")
         number = self._record(request, refused)
         if refused is not None:
             return self._error(refused)
@@ -235,8 +239,13 @@ class GeminiServer(ProviderServer):
         context_window: int = 1_048_576,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.api_key = api_key
-        super().__init__(Gemini(api_key, bearer_token, context_window), script, host=host, port=port, clock=clock)
+        self._gemini = Gemini(api_key, bearer_token, context_window)
+        super().__init__(self._gemini, script, host=host, port=port, clock=clock)
+
+    @property
+    def api_key(self) -> str:
+        """What the Gemini API takes as `x-goog-api-key`."""
+        return self._gemini.api_key
 
 
 class ClaudeServer(ProviderServer):

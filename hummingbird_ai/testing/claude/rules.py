@@ -30,6 +30,8 @@ BETAS = frozenset(
 def parameter_problems(asked: Conversation, model: str, traits: Traits) -> Iterator[str]:
     """`model` is the name for messages."""
     body = asked.body
+    if body.get("stream"):
+        yield "stream: this method does not stream; use streamRawPredict"
     limit = body["max_tokens"]
     if limit > traits.max_output:
         rule = "which is the maximum allowed number of output tokens for"

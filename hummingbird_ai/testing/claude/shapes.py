@@ -11,6 +11,8 @@ from hummingbird_ai.testing.claude.blocks import WEB_SEARCH
 
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_ABSENT: Any = Field(default=None)
+"""May be left out, but is never null."""
 _EXTRA = "Extra inputs are not permitted"
 Struct = dict[str, Any]
 
@@ -245,12 +247,12 @@ class _Request(_Shape):
             Discriminator(_tool_type),
         ]
     ] = []
-    tool_choice: Annotated[_Auto | _Named | _NoTool, Field(discriminator="type")] | None = None
-    thinking: Annotated[_Enabled | _Adaptive | _WithoutMore, Field(discriminator="type")] | None = None
-    output_config: _Output | None = None
+    tool_choice: Annotated[_Auto | _Named | _NoTool, Field(discriminator="type")] = _ABSENT
+    thinking: Annotated[_Enabled | _Adaptive | _WithoutMore, Field(discriminator="type")] = _ABSENT
+    output_config: _Output = _ABSENT
     stop_sequences: list[str] = []
-    metadata: _Metadata | None = None
-    stream: Literal[False] = False
+    metadata: _Metadata = _ABSENT
+    stream: bool = False
     temperature: float | None = Field(default=None, ge=0, le=1)
     top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=0)

@@ -75,6 +75,38 @@ def test_what_is_answered_is_taken_back(server: Any, model: str, script: list[An
         go_on(body, document)
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(["", " ", "text", "tool_use", "user", "system"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["type", "text", "id", "role", "content"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) in a JSON value."""
+    keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    return [place for key in keys for place in [(value, key), *places(value[key])]]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(model=st.sampled_from(SERVED), data=st.data())
+def test_whatever_is_sent_is_answered_with_200_or_a_refusal(server: Any, model: str, data: st.DataObject) -> None:
+    running, given_answers = server
+    body = body_of(user([text("go")]), system=[text("s")], tool_choice={"type": "auto"})
+    given_answers[:] = [Answer(thought="hm", searches=(Search("q", (("A", "u"),)),), text="hi", calls=(("run", {}),))]
+    go_on(body, ask(running, body, model))
+    body["thinking"] = {"type": "adaptive", "display": None}
+    for _ in range(data.draw(st.integers(1, 2))):
+        found = places(body)
+        container, key = found[data.draw(st.integers(0, len(found) - 1))]
+        container[key] = data.draw(json_values)
+    given_answers[:] = [Answer(text="hi")]
+    assert post(running, body, model).status_code in (200, 400, 404)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(answers, min_size=2, max_size=4), data=st.data())
 def test_no_message_can_be_left_out_under_a_thought(server: Any, script: list[Answer], data: st.DataObject) -> None:
