@@ -7,7 +7,7 @@ import functools
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.connection import HTTPConnection
 from urllib3.util.retry import Retry
-from urllib3.util.ssl_ import create_urllib3_context
+from urllib3.util.ssl_ import ALPN_PROTOCOLS, create_urllib3_context
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.errors import BadRequest, CallAborted, MalformedReply, ModelError, TransportFailed
@@ -93,11 +93,18 @@ def _trusting(bundle: str) -> ssl.SSLContext:
 @functools.lru_cache(maxsize=8)
 def _context(path: Path, *_version: int) -> ssl.SSLContext:
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
+    # urllib3 sets this anew for every connection, which frees what OpenSSL may be reading in another thread
+    context.set_alpn_protocols(ALPN_PROTOCOLS)
+    context.set_alpn_protocols = _set_already  # type: ignore[method-assign]
     if path.is_dir():
         context.load_verify_locations(capath=str(path))
     else:
         context.load_verify_locations(cafile=str(path))
     return context
+
+
+def _set_already(alpn_protocols: Iterable[str]) -> None:
+    """In the place of a setter whose value stands."""
 
 
 class _OwnHeadersOnly(AuthBase):

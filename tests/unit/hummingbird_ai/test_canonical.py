@@ -33,13 +33,13 @@ def tool_result(number: str, **more: Any) -> dict[str, Any]:
     return {"type": "tool_result", "id": number, "name": "run", "result": {}, **more}
 
 
-any_text = st.text(st.characters(exclude_categories=()), max_size=8)
+any_text = st.text(st.characters(exclude_categories=()), max_size=3)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | any_text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text, inner, max_size=3),
-    max_leaves=8,
+    max_leaves=6,
 )
-objects = st.dictionaries(any_text, json_values, max_size=2)
+objects = st.dictionaries(any_text, any_text | st.floats() | st.lists(any_text, max_size=1), max_size=1)
 ids = st.sampled_from(["a", "b", "", "functions.x:0", "hb-local-1-0", "x" * 80, "toolu_1", "call_" + "0" * 24])
 own_ids = st.integers(0, 10**9).map("call-{}".format)
 
@@ -72,7 +72,7 @@ def assistant_parts(numbers: st.SearchStrategy[str]) -> st.SearchStrategy[list[d
             part("opaque", data=objects),
             part("opaque", data=objects, text=any_text),
         ),
-        max_size=4,
+        max_size=3,
     )
 
 
@@ -82,7 +82,7 @@ user_parts = st.lists(
         part("tool_result", id=ids, name=any_text, result=objects),
         part("opaque", data=objects, text=any_text),
     ),
-    max_size=4,
+    max_size=3,
 )
 user_messages = st.builds(
     message,
@@ -100,7 +100,7 @@ assistant_messages = st.sampled_from([OWN, CLAUDE, OTHER]).flatmap(
         st.none() | objects,
     )
 )
-sessions = st.lists(user_messages | assistant_messages, max_size=7)
+sessions = st.lists(user_messages | assistant_messages, max_size=6)
 
 
 def answered(messages: list[Message]) -> list[Message]:

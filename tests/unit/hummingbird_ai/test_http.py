@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import gzip
 import logging
+import os
 import re
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -265,6 +267,37 @@ def test_all_sessions_load_a_bundle_once_however_it_is_named(
         assert status_of(url, new_session()) == 200
 
     assert _trusting(str(path)) is _trusting(str(path))
+
+
+def test_sessions_that_share_a_bundle_connect_in_threads_and_each_name_their_protocol(
+    authority: tuple[ssl.SSLContext, Path],
+) -> None:
+    context, path = authority
+    context.set_alpn_protocols(["http/1.1"])
+    named: list[str | None] = []
+
+    def serve(connection: socket.socket) -> None:
+        assert isinstance(connection, ssl.SSLSocket)
+        named.append(connection.selected_alpn_protocol())
+        OK(connection)
+
+    with listening(serve, tls=context) as url, ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: status_of(url, trusting(path)), range(32))) == {200}
+
+    assert named == ["http/1.1"] * 32
+
+
+def test_a_connection_that_says_nothing_for_minutes_is_kept_from_being_forgotten() -> None:
+    """Report 38: a model thinks while no byte flows, and a gateway or NAT drops what it takes for idle."""
+    kept: list[int] = []
+    names = (socket.SO_KEEPALIVE, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
+
+    with listening(OK) as url, new_session() as session, session.post(url, stream=True, timeout=5) as response:
+        sock = socket.socket(fileno=os.dup(response.raw.fileno()))
+        with sock:
+            kept = [sock.getsockopt(socket.SOL_SOCKET if n == names[0] else socket.IPPROTO_TCP, n) for n in names]
+
+    assert kept == [1, 30, 15]
 
 
 def test_a_bundle_that_was_replaced_is_read_again_and_trusts_nobody_else(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
-from hummingbird_ai.errors import AuthFailed, BadRequest, CallAborted
+from hummingbird_ai.errors import AuthFailed, BadRequest, CallAborted, RequestTooLarge
 from hummingbird_ai.messages import Content, ModelAdapter, ToolCall, ToolDef
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.gemini.adapter import GeminiModel
+from hummingbird_ai.providers.gemini.adapter import MAX_REQUEST_BYTES, GeminiModel
 from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint, VertexEndpoint, vertex_host
 from hummingbird_ai.testing import Answer, GeminiServer, Stall, call, say
 
@@ -243,6 +243,15 @@ def test_a_conversation_without_any_text_is_refused_before_it_is_sent() -> None:
         model = by_key(server)
         with pytest.raises(BadRequest, match="no text"):
             ask(model, [model.make_user_content("")])
+        assert not server.calls
+
+
+def test_a_request_that_is_larger_than_gemini_takes_is_not_sent() -> None:
+    """Report 18."""
+    with GeminiServer(lambda body, n: say("hi")) as server:
+        model = by_key(server)
+        with pytest.raises(RequestTooLarge, match=r"has 20,97\d,\d{3} bytes, the provider takes 20,971,520"):
+            ask(model, [model.make_user_content("x" * MAX_REQUEST_BYTES)])
         assert not server.calls
 
 

@@ -200,7 +200,7 @@ def test_foreign_ids_are_mapped_pairwise_and_without_collisions() -> None:
 
 
 def test_foreign_server_blocks_are_dropped_or_flattened() -> None:
-    """Reports 10 and 29: another provider's search blocks brick the session."""
+    """Reports 10, 25 and 29: a foreign thinking signature goes, another provider's search blocks brick the session."""
     search = {"type": "opaque", "data": {"type": "server_tool_use", "id": "srvtoolu_1"}}
     found = {"type": "opaque", "data": {"type": "web_search_tool_result"}, "text": "Found: example.com"}
     loaded = accepted([user(GO), foreign({"type": "thinking", "text": "hm", "signature": "x"}, search, found)])

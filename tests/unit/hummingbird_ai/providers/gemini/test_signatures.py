@@ -116,7 +116,8 @@ def test_a_signature_comes_back_in_its_own_part_character_by_character() -> None
     """Report 24: never decoded, moved or merged; Google's own SDK writes the URL-safe alphabet."""
     odd = "-_-_AAECAwQ="
     parts = ({"text": "a", "thoughtSignature": odd}, {"text": "b"}, {"text": "", "thoughtSignature": "+/+/"})
-    with GeminiServer(lambda body, n: Answer(parts=parts) if n == 0 else call("run")) as server:
+    empty = {"text": "", "thoughtSignature": ""}
+    with GeminiServer(lambda body, n: Answer(parts=(*parts, empty)) if n == 0 else call("run")) as server:
         model = build_model("gemini-3.8-flash", google_api_key="test-key", base_url=server.url)
         contents = [model.make_user_content("go")]
         first = model.generate(contents, system="s", tools=[RUN])

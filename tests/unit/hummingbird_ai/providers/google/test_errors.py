@@ -148,6 +148,10 @@ def test_a_bearer_token_is_not_shown_even_if_the_other_side_repeats_it(reply: Ht
     assert "secret" not in shown
 
 
+def test_a_key_that_is_not_there_leaves_the_message_as_it_is() -> None:
+    assert str(from_reply(HttpReply(503, {}, b"busy"), secrets=("",))).startswith("HTTP 503: busy")
+
+
 def test_what_an_answer_says_of_its_end_and_its_model_does_not_show_the_token() -> None:
     message, version = "for ya29.secret-token", "gemini-ya29.secret-token"
     response = ask_by_vertex(Answer(text="t", finish="OTHER", finish_message=message, model_version=version))
