@@ -59,8 +59,13 @@ def from_reply(reply: HttpReply, secrets: Sequence[str] = ()) -> ModelError:
 
 
 def own_error(document: Any) -> Mapping[str, Any] | None:
-    """The `error` object of Anthropic's shape; Google's has a number as its code and no type."""
+    """The `error` object of Anthropic's shape; Google's has a number as its code and no type.
+
+    Some front ends put the one, as text, into the message of the other.
+    """
     error = google_errors.error_of(document)
+    if error is not None and not isinstance(error.get("type"), str):
+        error = google_errors.error_of(_document(str(error.get("message", "")).encode()))
     return error if error is not None and isinstance(error.get("type"), str) else None
 
 

@@ -58,7 +58,7 @@ MODELS = {
     "claude-fable-5-2": _NEWEST,
     "claude-mythos-5-2": _NEWEST,
     "claude-fable-5-1": _NEWEST,
-    "claude-mythos-5-1": replace(_NEWEST, prefix_bound=False),
+    "claude-mythos-5-1": _NEWEST,
     "claude-fable-5": _FIVE,
     "claude-mythos-5": _FIVE,
     "claude-opus-5-5": _NEWEST,

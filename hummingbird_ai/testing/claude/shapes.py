@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from hummingbird_ai.testing.claude.blocks import WEB_SEARCH
 
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
+WEB_SEARCH_BETA = "web-search-2025-03-05"
+"""Vertex AI alone wants it: ax-llm/ax#457, BerriAI/litellm#16269."""
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _ABSENT: Any = Field(default=None)
 """May be left out, but is never null."""
@@ -274,6 +276,12 @@ def _beta_problem(body: Mapping[str, Any], betas: frozenset[str]) -> str:
         for index, message in enumerate(body["messages"]):
             if "clear_at" in message:
                 return f"messages.{index}.clear_at: {_EXTRA}"
+    for index, tool in enumerate(body.get("tools") or []):
+        if tool.get("type") == "web_search_20250305" and WEB_SEARCH_BETA not in betas:
+            return (
+                f"tools.{index}: Input tag 'web_search_20250305' found using 'type' does not match any of the expected "
+                "tags: 'bash_20250124', 'custom', 'text_editor_20250124', 'text_editor_20250728'"
+            )
     thinking = body.get("thinking") or {}
     if "block_binding" in thinking and BINDING_BETA not in betas:
         return f"thinking.{thinking['type']}.block_binding: {_EXTRA}"

@@ -78,6 +78,17 @@ def test_the_hint_is_read_from_the_headers_of_either_shape() -> None:
     assert error_of(429, own("rate_limit_error")).retry_after is None
 
 
+def test_an_error_of_anthropic_inside_one_of_google_is_read() -> None:
+    """As a front end that wraps it writes it."""
+    inner = own("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum").decode()
+    outer = json.dumps({"error": {"code": 400, "message": inner, "status": "INVALID_ARGUMENT"}}).encode()
+
+    error = error_of(400, outer)
+
+    assert isinstance(error, errors.ContextOverflow)
+    assert error.problem == "HTTP 400 invalid_request_error: prompt is too long: 9 tokens > 8 maximum"
+
+
 def test_message_and_status_reach_the_person_and_secrets_do_not() -> None:
     reply = HttpReply(400, {}, own("invalid_request_error", "bad token ya29.secret, " + "x" * 2000))
 

@@ -16,6 +16,7 @@ NEWEST = "claude-opus-5-5"
 """Bound to its prefix, adaptive thinking only, no prefill."""
 OLDEST = "claude-haiku-4-5@20251001"
 CLEAR_AT = {"anthropic-beta": "mid-conversation-system-clear-at-2026-08-21"}
+SEARCHES = {"anthropic-beta": "web-search-2025-03-05"}
 BINDING = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
 RUN: dict[str, Any] = {"name": "run", "description": "d", "input_schema": {"type": "object"}}
 WEB_SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
@@ -30,6 +31,7 @@ def path(model: str = NEWEST, prefix: str = "") -> str:
 def post(server: ClaudeServer, body: Any, model: str = NEWEST, **headers: str) -> requests.Response:
     data = body if isinstance(body, bytes) else json.dumps(body)
     given = {"Authorization": "Bearer test-token", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    given["anthropic-beta"] = ",".join([*SEARCHES.values(), *filter(None, [given.get("anthropic-beta")])])
     return requests.post(server.url + path(model), data=data, headers=given, timeout=10)
 
 

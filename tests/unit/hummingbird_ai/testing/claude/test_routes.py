@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from hummingbird_ai.testing import Body, ClaudeServer, HttpError, Reply, say
-from tests.unit.hummingbird_ai.testing.claude.talk import NEWEST, ask, conversation, path, post
+from tests.unit.hummingbird_ai.testing.claude.talk import NEWEST, SEARCHES, ask, conversation, path, post
 
 
 def test_a_correct_conversation_is_accepted_behind_any_prefix() -> None:
     with ClaudeServer(lambda body, n: say("hi")) as server:
         for prefix in ("", "/proxy/vertex"):
-            given = {"Authorization": "Bearer test-token"}
+            given = {"Authorization": "Bearer test-token", **SEARCHES}
             response = requests.post(server.url + path(prefix=prefix), json=conversation(), headers=given, timeout=10)
             assert response.status_code == 200
         assert [(call.provider, call.model, call.refused) for call in server.calls] == [("anthropic", NEWEST, None)] * 2
@@ -157,7 +157,7 @@ def test_google_auth_gets_its_token_from_the_server_and_a_new_one_when_it_change
             with requests.Session() as session:
                 credentials.refresh(google.auth.transport.requests.Request(session))
             tokens.append(credentials.token)
-            headers = {"Authorization": f"Bearer {credentials.token}"}
+            headers = {"Authorization": f"Bearer {credentials.token}", **SEARCHES}
             answer = requests.post(server.url + path(), json=conversation(), headers=headers, timeout=10)
             assert answer.status_code == 200
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 
 from hummingbird_ai.testing import ClaudeServer
 from tests.unit.hummingbird_ai.testing.claude.talk import (
@@ -17,6 +18,7 @@ from tests.unit.hummingbird_ai.testing.claude.talk import (
     assistant,
     body_of,
     conversation,
+    path,
     refused,
     result,
     text,
@@ -246,3 +248,12 @@ def test_an_unknown_beta_is_refused(greeter: ClaudeServer) -> None:
     message = refused(greeter, conversation(), **{"anthropic-beta": "files-api-2025-04-14"})
 
     assert message.startswith("Unexpected value(s) `files-api-2025-04-14` for the `anthropic-beta` header.")
+
+
+def test_web_search_without_its_header_is_an_unknown_tool(greeter: ClaudeServer) -> None:
+    headers = {"Authorization": "Bearer test-token"}
+
+    answer = requests.post(greeter.url + path(), json=conversation(), headers=headers, timeout=10)
+
+    assert answer.status_code == 400
+    assert "Input tag 'web_search_20250305' found using 'type' does not match" in answer.json()["error"]["message"]

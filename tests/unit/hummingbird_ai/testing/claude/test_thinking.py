@@ -117,6 +117,7 @@ def test_the_very_models_of_preserved_thinking_are_bound() -> None:
     assert {name for name, traits in MODELS.items() if traits.prefix_bound} == {
         "claude-fable-5-1",
         "claude-fable-5-2",
+        "claude-mythos-5-1",
         "claude-mythos-5-2",
         "claude-opus-5-5",
         "claude-sonnet-5-5",
