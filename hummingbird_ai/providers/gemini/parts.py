@@ -21,6 +21,7 @@ PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 _BESIDE = {"producer": "producer", "extra": "notes"}
 _REFERENCES = frozenset({"$ref", "$defs"})
 _MARKS = frozenset({"signature", "extra"})
+_CALLS = frozenset({"functionCall", "functionResponse"})
 _WITHOUT_PAYLOAD = frozenset({"text", "thought", "partMetadata"})
 
 
@@ -43,22 +44,25 @@ def is_blank(part: Mapping[str, Any]) -> bool:
     return not part.keys() - _WITHOUT_PAYLOAD and not str(part.get("text", "")).strip()
 
 
-def to_stored(part: Mapping[str, Any], fallback_id: str) -> dict[str, Any]:
-    """The canonical part; `fallback_id` is for a call or response without an id."""
+def to_stored(part: Mapping[str, Any], fallback_id: str, *, by_user: bool = False) -> dict[str, Any]:
+    """The canonical part; `fallback_id` is for a call or response without an id.
+
+    What stands on the wrong side, a model's response or a user's call or thought, is opaque.
+    """
     rest = dict(part)
     signature = rest.pop("thoughtSignature", None)
     marks = {} if signature is None else {"signature": signature}
-    if isinstance(part.get("functionCall"), Mapping):
+    if "functionCall" in part and not by_user:
         call = dict(rest.pop("functionCall"))
         stored = _with_id("tool_call", call, fallback_id)
         stored |= {"name": call.pop("name", None) or "", "arguments": clean(call.pop("args", None) or {})}
         return stored | marks | _extra(rest, call)
-    if isinstance(part.get("functionResponse"), Mapping):
+    if "functionResponse" in part and by_user:
         response = dict(rest.pop("functionResponse"))
         stored = _with_id("tool_result", response, fallback_id)
         stored |= {"name": response.pop("name", None) or "", "result": clean(response.pop("response", None) or {})}
         return stored | marks | _extra(rest, response)
-    if isinstance(part.get("text"), str):
+    if "text" in part and not part.keys() & _CALLS and not (by_user and part.get("thought")):
         thinking = rest.pop("thought", False) is True
         return {"type": "thinking" if thinking else "text", "text": clean(rest.pop("text"))} | marks | _extra(rest, {})
     return {"type": "opaque", "data": clean(part)}
@@ -120,7 +124,8 @@ def save(contents: Sequence[Content], producer: Producer) -> list[dict[str, Any]
         else:
             ids = _ids_of_calls(stored)
             responses = (next(ids, "") if "functionResponse" in part else "" for part in content["parts"])
-            parts = [to_stored(part, number) for part, number in zip(content["parts"], responses, strict=True)]
+            answered = zip(content["parts"], responses, strict=True)
+            parts = [to_stored(part, number, by_user=True) for part, number in answered]
             stored.append(message("user", parts, producer.to_dict() if any(map(_is_special, parts)) else None))
     return stored
 

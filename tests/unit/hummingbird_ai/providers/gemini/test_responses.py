@@ -221,6 +221,19 @@ def test_a_call_is_priced_by_the_model_that_served_it(caplog: pytest.LogCaptureF
     assert "gemini-2.5-flash was answered by gemini-3.5-flash-lite" in caplog.text
 
 
+def test_that_another_model_serves_is_logged_once_and_priced_every_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Section 1.4: from 2026-12-01 on the Gemini API serves its 2.5 models by later ones, at their price."""
+    answer = Answer(text="t", model_version="gemini-3.5-flash-lite")
+    with GeminiServer(lambda body, n: answer) as server, caplog.at_level(logging.WARNING):
+        model = build_model("gemini-2.5-flash", google_api_key="test-key", base_url=server.url)
+        costs = {model.generate([model.make_user_content("go")], system="s", tools=[]).cost_usd for _ in range(3)}
+
+    assert len(costs) == 1
+    assert [record.message for record in caplog.records if "answered by" in record.message] == [
+        "gemini-2.5-flash was answered by gemini-3.5-flash-lite, which is priced instead"
+    ]
+
+
 def test_a_model_without_a_price_costs_none_and_never_zero() -> None:
     assert answered(Answer(text="t", model_version="gemini-99-ultra")).cost_usd is None
 

@@ -147,6 +147,25 @@ def test_each_assistant_turn_names_its_producer_and_no_provider_shape_is_stored(
     ]
 
 
+def test_what_stands_on_the_wrong_side_or_is_marked_comes_back_to_its_own_model_and_to_no_other() -> None:
+    model = gemini()
+    response = {"functionResponse": {"id": "i", "name": "run", "response": {}}, "thoughtSignature": "c2ln"}
+    thought, marked = {"text": "hm", "thought": True}, {"text": "see", "partMetadata": {"a": 1}}
+    call = {"functionCall": {"id": "j", "name": "run", "args": {}}}
+    contents: list[Content] = [
+        {"role": "user", "parts": [{"text": "go"}, thought, marked, call, {"inlineData": {"data": "AA=="}}]},
+        model._raw([{"text": "a"}, response]),
+    ]
+
+    stored = json.loads(json.dumps(model.to_canonical(contents)))
+
+    assert model.from_canonical(stored) == contents
+    assert [content["parts"] for content in vertex().from_canonical(stored)] == [
+        [{"text": "go"}, {"text": "see"}],
+        [{"text": "a"}],
+    ]
+
+
 def foreign(*parts: dict[str, Any]) -> dict[str, Any]:
     return message("assistant", parts, {"provider": "anthropic", "transport": "vertex", "model": "claude-x"})
 

@@ -84,6 +84,19 @@ def answered(reply: Reply, name: str = "gemini-3.8-flash") -> ModelResponse:
         return model.generate([model.make_user_content("go")], system="s", tools=[])
 
 
+def test_a_conversation_with_functions_and_searches_goes_on_by_vertex() -> None:
+    answers = [Answer(text="I look", searches=(Search("a"),), calls=(("run", {}),)), Answer(text="done")]
+    with GeminiServer(lambda body, n: answers[n]) as server:
+        model = by_vertex(url=server.url)
+        contents = [model.make_user_content("go")]
+        first = model.generate(contents, system="s", tools=[RUN])
+        assert first.raw_content is not None
+        contents += [first.raw_content, model.make_tool_responses(first.tool_calls, [{}])]
+
+        assert model.generate(contents, system="s", tools=[RUN]).text == "done"
+    assert first.usage.web_searches == 1
+
+
 def test_the_pages_of_an_answer_come_once_each_in_order_and_its_searches_are_counted() -> None:
     first = Search("one", (("A  title\n", "https://a.example/"), ("", "https://b.example/")))
     again = Search("one", (("Other", "https://a.example/"), ("B", "https://b.example/")))
@@ -92,6 +105,17 @@ def test_the_pages_of_an_answer_come_once_each_in_order_and_its_searches_are_cou
     assert response.sources == (Source("https://a.example/", "A title"), Source("https://b.example/", "B"))
     assert response.usage.web_searches == 2
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+
+
+def test_a_page_that_several_passes_rest_on_comes_once() -> None:
+    page = Search("one", (("A", "https://a.example/"),))
+    first = Answer(text="a", searches=(page,), finish="CONTINUATION", continuation_token="t")
+    answers = [first, Answer(text="b", searches=(page,))]
+    with GeminiServer(lambda body, n: answers[n]) as server:
+        model = by_vertex(url=server.url)
+        response = model.generate([model.make_user_content("go")], system="s", tools=[])
+
+    assert response.sources == (Source("https://a.example/", "A"),)
 
 
 def test_searches_are_part_of_the_cost() -> None:
