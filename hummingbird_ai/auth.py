@@ -53,15 +53,16 @@ class VertexAuth:
             raise AuthFailed("no Google Cloud project: none given, GOOGLE_CLOUD_PROJECT unset, none in the credentials")
         return self._adc_project
 
-    def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
+    def headers(self, *, renew: bool = False, refused: str = "", abort: Abort | None = None) -> dict[str, str]:
         """The Authorization header; `renew` fetches a new token even if the old one looks valid (after a 401).
 
-        Raises AuthFailed, TransportFailed when the token service cannot be reached, or CallAborted while another
-        thread fetches the token that this one waits for.
+        With `refused`, the token that was not taken, it is fetched only if nobody has done so meanwhile. Raises
+        AuthFailed, TransportFailed when the token service cannot be reached, or CallAborted while another thread
+        fetches the token that this one waits for.
         """
         with self._alone(abort):
             credentials = self._find_credentials()
-            if renew or not credentials.valid:
+            if not credentials.valid or (renew and refused in ("", credentials.token)):
                 self._refresh(credentials)
             return {"Authorization": f"Bearer {credentials.token}"}
 

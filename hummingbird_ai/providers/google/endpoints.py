@@ -97,7 +97,8 @@ class VertexEndpoint:
 
     def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
         """A bearer token; a wait for somebody else's look-up of it ends with `abort`."""
-        given = self._auth.headers(renew=renew, abort=abort)
+        latest = self._tokens[-1] if self._tokens else ""
+        given = self._auth.headers(renew=renew, refused=latest, abort=abort)
         self._tokens.append(given["Authorization"].removeprefix("Bearer "))
         return given
 

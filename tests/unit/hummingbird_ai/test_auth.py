@@ -133,6 +133,17 @@ def test_many_threads_share_one_token(tokens: TokenService) -> None:
 
 
 @pytest.mark.usefixtures("credentials_file")
+def test_a_token_that_many_conversations_were_refused_is_renewed_once(tokens: TokenService) -> None:
+    auth = VertexAuth("p")
+    endpoints = [VertexEndpoint(auth, "global") for _ in range(5)]
+    for renew in (False, True):
+        given = [endpoint.headers(renew=renew)["Authorization"] for endpoint in endpoints]
+
+    assert set(given) == {"Bearer token-2"}
+    assert tokens.given == 2
+
+
+@pytest.mark.usefixtures("credentials_file")
 def test_a_refused_account_is_an_auth_failure_without_its_key(tokens: TokenService, private_key: str) -> None:
     tokens.failure = (400, {"error": "invalid_grant", "error_description": "account disabled"})
 

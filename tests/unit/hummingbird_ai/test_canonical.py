@@ -296,7 +296,7 @@ def test_ids_of_two_producers_that_number_alike_are_told_apart() -> None:
         user(tool_result("call-0")),
         turn(OWN, tool_call("call-0", signature="s")),
         user(tool_result("call-0")),
-        turn(OTHER, tool_call("call-0")),
+        turn(OTHER, GO, tool_call("call-0")),
         user(tool_result("call-0")),
     ]
 
