@@ -20,10 +20,9 @@ from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.calls import generate_with_retry
 from hummingbird_ai.messages import ModelAdapter, ToolDef
 from hummingbird_ai.models import build_model
-from hummingbird_ai.providers.claude.adapter import AnthropicVertexModel
-from hummingbird_ai.providers.google.endpoints import VertexEndpoint
 from hummingbird_ai.testing import Answer
 
+_AUTH = VertexAuth("project", credentials=Credentials("test-token"))  # type: ignore[no-untyped-call]
 RUN = ToolDef("run", "Run a command", {"type": "object", "properties": {"command": {"type": "string"}}})
 SYSTEM = "You look into failed pipelines. " * 100
 RESULT = {"exit_code": 0, "stdout": "line of a log\n" * 300}
@@ -39,8 +38,7 @@ def adapter(url: str, name: str) -> ModelAdapter:
     """As the operator builds one, with a token that needs no renewal."""
     if name.startswith("gemini-"):
         return build_model(name, google_api_key="test-key", base_url=url)
-    auth = VertexAuth("project", credentials=Credentials("test-token"))  # type: ignore[no-untyped-call]
-    return AnthropicVertexModel(name, VertexEndpoint(auth, "global", url))
+    return build_model(name, auth=_AUTH, base_url=url)
 
 
 def resident() -> int:

@@ -15,7 +15,7 @@ from tenacity.stop import stop_base
 from tenacity.wait import wait_exponential_jitter
 
 from hummingbird_ai.abort import Abort
-from hummingbird_ai.errors import CallAborted, MalformedReply, ModelError
+from hummingbird_ai.errors import CallAborted, ModelError, Rejected
 from hummingbird_ai.messages import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     Content,
@@ -33,6 +33,8 @@ DEFAULT_ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 60.0
 """Without a hint of the server: 1, 2, 4 … 60 s, each with up to one second of jitter."""
+LONGEST_HINT_SECONDS = 600.0
+"""Where only the number of attempts is limited: a server that asks for more is not waited for."""
 
 
 def generate_with_retry(
@@ -57,8 +59,8 @@ def generate_with_retry(
 
     The limit is `retry_seconds` from the first call on (no wait ends after it) or `max_attempts` calls, whichever
     comes first; without either, DEFAULT_ATTEMPTS calls. `validate` rejects an answer by raising ValueError (raised
-    to the caller as MalformedReply) or a ModelError; it shares the limit. A wait lasts at least as long as the
-    provider asks, and ends at once when `abort` is set (CallAborted).
+    to the caller as Rejected) or a ModelError; it shares the limit. A wait lasts at least as long as the
+    provider asks (but not over LONGEST_HINT_SECONDS), and ends at once when `abort` is set (CallAborted).
 
     `on_billed` and `metrics` see every answer that is paid for exactly once, rejected ones and the paid part of a
     failed call included.
@@ -94,7 +96,7 @@ def _check(response: ModelResponse, validate: Callable[[ModelResponse], None] | 
     try:
         validate(response)
     except ValueError as error:
-        raise MalformedReply(f"the answer was rejected: {error}") from error
+        raise Rejected(f"the answer was rejected: {error}") from error
 
 
 def _sleep(seconds: float, sleep: Callable[[float], object] | None, abort: Abort | None) -> None:
@@ -111,6 +113,7 @@ class _Attempts:
 
     def __init__(self, retry_seconds: float | None, max_attempts: int | None, clock: Callable[[], float]) -> None:
         limits: list[stop_base] = []
+        self._longest = LONGEST_HINT_SECONDS if retry_seconds is None else retry_seconds
         if retry_seconds is not None:
             limits.append(stop_before_delay(retry_seconds))
         if max_attempts is not None or retry_seconds is None:
@@ -128,7 +131,7 @@ class _Attempts:
         state = self._state
         state.outcome_timestamp = self._clock()
         state.upcoming_sleep = max(self._wait(state), error.retry_after or 0.0)
-        if self._stop(state):
+        if self._stop(state) or state.upcoming_sleep > self._longest:
             raise error
         wait = state.upcoming_sleep
         state.prepare_for_next_attempt()

@@ -30,9 +30,10 @@ from hummingbird_ai.canonical_form import (
     local_id,
     message,
 )
-from hummingbird_ai.canonical_repair import readable_by, repaired
+from hummingbird_ai.canonical_repair import NO_RESULT, readable_by, repaired
 
 __all__ = [
+    "NO_RESULT",
     "VERSION",
     "Message",
     "Producer",

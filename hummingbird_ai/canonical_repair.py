@@ -15,7 +15,8 @@ from typing import Any
 from hummingbird_ai.canonical_form import Message, Producer, checked, is_own, message
 
 _MAPPED_ID = re.compile(r"call_[0-9a-f]{24}")
-_NO_RESULT = {"error": "no result was recorded for this call"}
+NO_RESULT = {"error": "no result was recorded for this call"}
+"""What a model is told of a call that nobody answered."""
 _OPENING = {"type": "text", "text": "(the start of this conversation was not kept)"}
 
 
@@ -168,4 +169,4 @@ def _result_of(call: Mapping[str, Any], results: list[Mapping[str, Any]]) -> Map
         if result["id"] == call["id"]:
             return results.pop(index)
     marks = {"minted": True} if call.get("minted") else {}
-    return {"type": "tool_result", "id": call["id"], "name": call["name"], "result": dict(_NO_RESULT), **marks}
+    return {"type": "tool_result", "id": call["id"], "name": call["name"], "result": dict(NO_RESULT), **marks}

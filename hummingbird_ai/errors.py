@@ -5,7 +5,8 @@
     │   ├── RateLimited      too many calls for now
     │   ├── Overloaded       the provider is ill or full
     │   ├── TransportFailed  the connection did not hold
-    │   └── MalformedReply   an answer that cannot be read, or that the caller's validation rejected
+    │   └── MalformedReply   an answer that cannot be read
+    │       └── Rejected     an answer that the caller's validation did not take
     ├── QuotaExhausted       the quota or the money of the day is used up
     ├── AuthFailed           the key or the credentials are not accepted
     ├── ContextOverflow      the conversation is longer than the model's window
@@ -76,9 +77,15 @@ class TransportFailed(Transient):
 
 
 class MalformedReply(Transient):
-    """An answer that cannot be read, or that the caller's validation rejected."""
+    """An answer that cannot be read."""
 
     advice = "If it goes on after retries, check that no proxy answers in the provider's place."
+
+
+class Rejected(MalformedReply):
+    """An answer that the caller's validation did not take; it is paid for, as `on_billed` and the metrics say."""
+
+    advice = "If it goes on, ask for what the validation wants more plainly, or mend the validation."
 
 
 class QuotaExhausted(ModelError):
@@ -114,7 +121,7 @@ class Refused(ModelError):
 class BadRequest(ModelError):
     """The request itself is wrong: model name, region, tool schema or history."""
 
-    advice = "Check the model's name, its region and the tool definitions; the same request fails again."
+    advice = "The same request fails again: mend what the message names (model, region, address, tools or history)."
 
 
 class Unfinished(ModelError):

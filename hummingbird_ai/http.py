@@ -156,7 +156,7 @@ def post(
             return _exchange(session, url, body, dict(headers), seconds, max_bytes)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             # `from None`: the exceptions of requests hold the request, and with it the key
-            raise _in_our_words(error, seconds) from None
+            raise _in_our_words(error, url, seconds) from None
 
 
 @contextmanager
@@ -199,12 +199,12 @@ def _exchange(
         return HttpReply(response.status_code, lowered, bytes(chunks))
 
 
-def _in_our_words(error: Exception, seconds: float) -> ModelError:
+def _in_our_words(error: Exception, url: str, seconds: float) -> ModelError:
     """Most telling class first: ConnectTimeout is both a Timeout and a ConnectionError of requests."""
     if isinstance(error, requests.exceptions.InvalidHeader):
         return BadRequest("a header value has characters that HTTP does not allow")  # its text would show the value
     if isinstance(error, _BAD_ADDRESS):
-        return BadRequest(f"not a valid address ({type(error).__name__})")
+        return BadRequest(f"{url.partition('?')[0]!r} is not a valid address ({type(error).__name__}); see `base_url`")
     if isinstance(error, urllib3.exceptions.DecodeError):
         return MalformedReply("the answer's compression is broken")
     if isinstance(error, requests.exceptions.ConnectTimeout):

@@ -163,7 +163,7 @@ class ModelResponse:
                 cost_usd=None if cost is None else Decimal(cost),
                 sources=tuple(Source(**source) for source in record.get("sources", ())),
             )
-        except (KeyError, TypeError, InvalidOperation) as error:
+        except (KeyError, TypeError, ValueError, InvalidOperation) as error:
             raise ValueError(f"not a recorded model response: {error!r}") from error
 
 

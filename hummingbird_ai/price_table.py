@@ -152,7 +152,8 @@ def _rate(raw: Mapping[str, Any], where: str, provider: str) -> Rate:
     missing = {"input", "output"} - amounts.keys()
     unknown = set(raw) - {*_RATES, *_TIER}
     if missing or unknown:
-        raise ValueError(f"{where}: a price has {', '.join(_RATES)} and web_search; look at {missing | unknown}")
+        wrong = [f"{name} is missing" for name in sorted(missing)] + [f"{name} is unknown" for name in sorted(unknown)]
+        raise ValueError(f"{where}: a price has {', '.join(_RATES)} and web_search: {', '.join(wrong)}")
     factors = _WRITE_FACTORS.get(provider, {})
     # no discount is known for what is left out: err on the safe side
     amounts.setdefault("cache_read", amounts["input"])
@@ -170,5 +171,5 @@ def amount(raw: object, where: str) -> Decimal:
     except InvalidOperation:
         value = Decimal(-1)
     if not value.is_finite() or value < 0:
-        raise ValueError(f"{where}: must be USD (per million tokens, or per thousand searches), 0 or more")
+        raise ValueError(f"{where}: {raw!r} must be USD (per million tokens, or per thousand searches), 0 or more")
     return value

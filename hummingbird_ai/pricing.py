@@ -127,10 +127,13 @@ def worst_case_cost(
 ) -> Decimal:
     """The most one request can cost: nothing read from a cache, all output used; without a region, the dearest one.
 
-    What a search finds is billed as input too, at every look the model takes at it: count it in `input_tokens`. A call
-    that begins on `on` may end on the next day, so the dearer of the two days counts. A model without a price counts at
-    its provider's highest rate, an unknown provider at the highest of all.
+    An answer may take several requests, and a call several answers: see docs/models.md. What a search finds is billed
+    as input too, at every look the model takes at it: count it in `input_tokens`. A call that begins on `on` may end
+    on the next day, so the dearer of the two days counts. A model without a price counts at its provider's highest
+    rate, an unknown provider at the highest of all. Raises ValueError for numbers below 0.
     """
+    if min(input_tokens, max_output_tokens, web_searches) < 0:
+        raise ValueError("input_tokens, max_output_tokens and web_searches are 0 or more")
     day = on or _today()
     known = find_price(model, prices)
     candidates = (

@@ -18,7 +18,7 @@ from hummingbird_ai.testing.gemini.provider import Gemini
 from hummingbird_ai.testing.listener import Listener, Rendered
 from hummingbird_ai.testing.observing import observers
 from hummingbird_ai.testing.received import ReceivedCall, Request
-from hummingbird_ai.testing.replies import Answer, Drip, HttpError, Script, Stall
+from hummingbird_ai.testing.replies import Answer, Drip, HttpError, Reply, Script, Stall
 
 _TOKEN = "test-token"  # noqa: S105 - a stand-in for tests, it opens nothing
 _GRANTS = ("refresh_token", "urn:ietf:params:oauth:grant-type:jwt-bearer")
@@ -196,7 +196,7 @@ class ProviderServer:
         if refused is not None:
             return self._error(refused)
         try:
-            reply = self._script(request.body, number)
+            reply = _checked(self._script(request.body, number), number)
             if isinstance(reply, HttpError):
                 return self._error(reply)
             answer = reply.reply if isinstance(reply, Stall | Drip) else reply
@@ -223,6 +223,13 @@ class ProviderServer:
 
     def _error(self, error: HttpError) -> Rendered:
         return Rendered(error, self._provider.render_error(error), error_headers(error))
+
+
+def _checked(reply: Any, number: int) -> Reply:
+    """What the script gave, if it is a reply: a test would wait for an answer that nobody gives."""
+    if isinstance(reply, Reply):
+        return reply
+    raise TypeError(f"it returned {reply!r} for request {number}: return an Answer, such as say('hi')")
 
 
 class GeminiServer(ProviderServer):

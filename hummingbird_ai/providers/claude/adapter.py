@@ -22,6 +22,7 @@ from hummingbird_ai.messages import (
     Usage,
 )
 from hummingbird_ai.pricing import Prices, minimum_cacheable_tokens
+from hummingbird_ai.providers import given
 from hummingbird_ai.providers.claude import blocks as claude_blocks
 from hummingbird_ai.providers.claude import caching, reply
 from hummingbird_ai.providers.claude.errors import from_reply, is_prefix_changed, is_system_refused
@@ -31,7 +32,7 @@ from hummingbird_ai.providers.claude.traits import Ephemeral, ephemeral_of
 from hummingbird_ai.providers.google.endpoints import VertexEndpoint
 from hummingbird_ai.providers.google.exchange import exchange
 from hummingbird_ai.providers.served import Tariff
-from hummingbird_ai.serialise import clean, encode, to_json
+from hummingbird_ai.serialise import encode, to_json
 
 MAX_PASSES = 11
 """Requests one answer may take when Claude pauses to go on with its searches: ten continuations."""
@@ -104,6 +105,7 @@ class AnthropicVertexModel:
         abort: Abort | None = None,
     ) -> ModelResponse:
         """One answer, over as many passes as Claude's own searches need for it; see `ModelAdapter`."""
+        given.conversation(contents, key="content")
         declared = tuple(declarations(tools, web_search=self._web_search))
         ask = _Ask(contents, system, declared, ephemeral, allow_tools, max_output_tokens)
         passes: list[reply.Pass] = []
@@ -129,14 +131,12 @@ class AnthropicVertexModel:
 
     def make_user_content(self, text: str) -> Content:
         """A user turn."""
-        return {"role": "user", "content": [{"type": "text", "text": clean(text)}]}
+        return {"role": "user", "content": [{"type": "text", "text": given.user_text(text)}]}
 
     def make_tool_responses(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> Content:
         """All results in one user content, in call order."""
-        if len(calls) != len(results):
-            raise ValueError(f"{len(calls)} calls but {len(results)} results: every call gets one")
-        answered = zip(calls, results, strict=True)
-        return {"role": "user", "content": [claude_blocks.result_block(call.id, result) for call, result in answered]}
+        answered = [claude_blocks.result_block(call.id, result) for call, result in given.pairs(calls, results)]
+        return {"role": "user", "content": answered}
 
     def to_canonical(self, contents: Sequence[Content]) -> list[dict[str, Any]]:
         """The stored form."""
@@ -160,7 +160,7 @@ class AnthropicVertexModel:
         )
         marked = caching.mark(drafted.messages, stable=drafted.stable, previous=drafted.previous)
         body: dict[str, Any] = {"anthropic_version": self._version, "max_tokens": ask.max_output_tokens}
-        if ask.system.strip():
+        if ask.system and ask.system.strip():
             body["system"] = caching.mark_system(ask.system)
         if ask.tools:
             body["tools"] = list(ask.tools)
@@ -172,13 +172,15 @@ class AnthropicVertexModel:
 
     def _repaired(self, ask: _Ask, error: ModelError, body: Mapping[str, Any]) -> _Ask:
         """The same question put so that it is taken; raises `error` itself if nothing is left to change."""
+        if is_prefix_changed(error):
+            if ask.leave_thinking_out:
+                raise error
+            _log.warning("%s: its old thinking is left out, for it is refused: %s", self.name, error.problem)
+            return replace(ask, leave_thinking_out=True)
         if is_system_refused(error) and self._way is Ephemeral.CLEAR_AT and _has_system_messages(body):
             _log.warning("%s takes no system messages here: warnings stay in the conversation", self.name)
             self._way = Ephemeral.KEPT
             return ask
-        if is_prefix_changed(error) and not ask.leave_thinking_out:
-            _log.warning("%s: what stood before its thinking has changed: the thinking is left out", self.name)
-            return replace(ask, leave_thinking_out=True)
         raise error
 
     def _call(self, body: Mapping[str, Any], abort: Abort | None) -> reply.Pass:

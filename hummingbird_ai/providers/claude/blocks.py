@@ -100,7 +100,8 @@ def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Cont
     """Canonical messages as native contents for `producer`; what only others can read is dropped or flattened."""
     contents: list[Content] = []
     for stored in readable_by(messages, producer):
-        content: Content = {"role": stored["role"], "content": [to_native(part) for part in stored["parts"]]}
+        parts = [part for part in stored["parts"] if part["type"] != "thinking" or "signature" in part]
+        content: Content = {"role": stored["role"], "content": [to_native(part) for part in parts]}
         if "producer" in stored:
             content["producer"] = dict(stored["producer"])
         if "extra" in stored:

@@ -106,6 +106,7 @@ def is_prefix_changed(error: ModelError) -> bool:
 
 def is_system_refused(error: ModelError) -> bool:
     """System messages among the others, or the beta that lets them end by themselves, are not to be had here."""
-    return isinstance(error, BadRequest) and any(
-        phrase in error.problem for phrase in ("role 'system'", 'role "system"', "clear_at", "anthropic-beta")
+    return isinstance(error, BadRequest) and (
+        any(phrase in error.problem for phrase in ("role 'system'", 'role "system"', "clear_at"))
+        or ("mid-conversation-system" in error.problem and "anthropic-beta" in error.problem)
     )

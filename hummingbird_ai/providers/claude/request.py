@@ -11,15 +11,19 @@ cannot be seen from the history itself is remembered in the assistant's content,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hummingbird_ai.canonical import NO_RESULT
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import Content
-from hummingbird_ai.providers.claude.blocks import THINKING, Block
+from hummingbird_ai.providers import given
+from hummingbird_ai.providers.claude.blocks import THINKING, Block, result_block
 from hummingbird_ai.providers.claude.traits import Ephemeral
 
+_log = logging.getLogger(__name__)
 _CONTINUE = "Continue."
 _NO_START = "(the start of this conversation was not kept)"
 
@@ -58,7 +62,7 @@ def draft(
             turns.assistant(blocks, content.get("request", {}).get("before", ()))
     turns.end()
     notes: dict[str, Any] = {"thinking_left_out": True} if leave_thinking_out else {}
-    words = "\n\n".join(text for text in ephemeral if text.strip())
+    words = "\n\n".join(given.passing_words(ephemeral))
     stable = len(turns.messages) - 1
     if words and not _is_search_open(turns.messages):
         # an open search allows nothing but results: then the words wait for the next call
@@ -72,25 +76,35 @@ class _Turns:
     def __init__(self, way: Ephemeral) -> None:
         self.messages: list[dict[str, Any]] = []
         self._way = way
+        self._open: dict[str, str] = {}
+        """Tools by the ids of their calls that wait for a result."""
 
     def user(self, blocks: Sequence[Block]) -> None:
         if not blocks:
             return
+        for block in blocks:
+            if block["type"] == "tool_result" and self._open.pop(block["tool_use_id"], None) is None:
+                raise BadRequest(
+                    f"there is a result for the call {block['tool_use_id']} that nothing before it asks for"
+                )
         if self._last_role() != "user":
             self.messages.append({"role": "user", "content": []})
         merged = [*self.messages[-1]["content"], *blocks]
         self.messages[-1]["content"] = sorted(merged, key=lambda block: block["type"] != "tool_result")
 
     def assistant(self, blocks: Sequence[Block], before: Sequence[Any]) -> None:
+        self._close_calls()
         if self._last_role() != "user":
             self.user([_text(_CONTINUE if self.messages else _NO_START)])
         for entry in before:
             self._entry(entry)
         self.messages.append({"role": "assistant", "content": list(blocks)})
+        self._open = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
 
     def end(self) -> None:
         if not self.messages:
             raise BadRequest("there is nothing to answer: the conversation has no text")
+        self._close_calls()
         if self._last_role() == "assistant":
             self.user([_text(_CONTINUE)])
 
@@ -106,6 +120,12 @@ class _Turns:
         self._entry(entry)
         notes["before"] = [entry]
         return last
+
+    def _close_calls(self) -> None:
+        """Tell the model of each call that got no result: without one, every later request is refused."""
+        for name in self._open.values():
+            _log.warning("the call of %s got no result: the model is told so", name)
+        self.user([result_block(call_id, NO_RESULT) for call_id in list(self._open)])
 
     def _entry(self, entry: dict[str, Any]) -> None:
         if entry["role"] == "user":

@@ -23,9 +23,11 @@ from hummingbird_ai.messages import (
     Usage,
 )
 from hummingbird_ai.pricing import Prices
+from hummingbird_ai.providers import given
 from hummingbird_ai.providers.gemini import parts as gemini_parts
 from hummingbird_ai.providers.gemini import reply as gemini_reply
 from hummingbird_ai.providers.gemini.schema import declarations
+from hummingbird_ai.providers.gemini.turns import in_order
 from hummingbird_ai.providers.google.endpoints import Endpoint
 from hummingbird_ai.providers.google.errors import from_reply
 from hummingbird_ai.providers.google.exchange import exchange
@@ -83,6 +85,7 @@ class GeminiModel:
         abort: Abort | None = None,
     ) -> ModelResponse:
         """One answer, over as many passes as Gemini needs for it; see `ModelAdapter`."""
+        given.conversation(contents, key="parts")
         asked = (contents, system, tools, ephemeral, allow_tools, max_output_tokens)
         body = self._request(*asked)
         passes: list[gemini_reply.Pass] = []
@@ -96,7 +99,9 @@ class GeminiModel:
                     body = self._request(*asked)
                     continue
                 token = passes[-1].continuation_token
-                if passes[-1].reason != gemini_reply.CONTINUATION or not token or len(passes) == MAX_PASSES:
+                written = sum(item.usage.output_tokens for item in passes)
+                enough = len(passes) == MAX_PASSES or written >= max_output_tokens
+                if passes[-1].reason != gemini_reply.CONTINUATION or not token or enough:
                     return self._response(passes, len(contents))
                 body = {**body, "continuationToken": token}
         except ModelError as error:
@@ -106,14 +111,12 @@ class GeminiModel:
 
     def make_user_content(self, text: str) -> Content:
         """A user turn."""
-        return {"role": "user", "parts": [{"text": clean(text)}]}
+        return {"role": "user", "parts": [{"text": given.user_text(text)}]}
 
     def make_tool_responses(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> Content:
         """All results in one user content, in call order; an id is echoed only if Gemini gave it."""
-        if len(calls) != len(results):
-            raise ValueError(f"{len(calls)} calls but {len(results)} results: every call gets one")
         parts = []
-        for call, result in zip(calls, results, strict=True):
+        for call, result in given.pairs(calls, results):
             echoed = {} if is_local_id(call.id) else {"id": call.id}
             response = gemini_parts.without_references(clean(result))
             parts.append({"functionResponse": {**echoed, "name": call.name, "response": response}})
@@ -140,11 +143,11 @@ class GeminiModel:
         turns = [outgoing for content in self._trusted(contents) if (outgoing := self._outgoing(content))["parts"]]
         if not turns:
             raise BadRequest("there is nothing to answer: the conversation has no text")
-        words = [{"text": text} for text in ephemeral if text.strip()]
+        words = [{"text": text} for text in given.passing_words(ephemeral)]
         if words:  # never beside function responses: Gemini would take the whole content for its own
             turns.append({"role": "user", "parts": words})
-        body: dict[str, Any] = {"contents": _alternating(turns)}
-        if system.strip():
+        body: dict[str, Any] = {"contents": in_order(turns)}
+        if system and system.strip():
             body["systemInstruction"] = {"parts": [{"text": system}]}
         body |= self._tools(tools, allow_tools)
         body["generationConfig"] = {"maxOutputTokens": max_output_tokens}
@@ -256,17 +259,3 @@ def _each_once(sources: Iterable[Source]) -> tuple[Source, ...]:
     for source in sources:
         by_url.setdefault(source.url, source)
     return tuple(by_url.values())
-
-
-def _alternating(turns: Sequence[Content]) -> list[Content]:
-    """The turns with a user's word after each model turn that has none: a nudge that was only seen once is not kept.
-
-    Gemini refuses a call that does not follow a user turn, and newer models do not go on with their own turn.
-    """
-    result: list[Content] = []
-    following = [turn["role"] for turn in turns[1:]] + ["model"]
-    for turn, next_role in zip(turns, following, strict=True):
-        result.append(turn)
-        if turn["role"] == next_role == "model":
-            result.append({"role": "user", "parts": [{"text": "Continue."}]})
-    return result

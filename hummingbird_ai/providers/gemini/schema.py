@@ -12,7 +12,7 @@ from typing import Any
 
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import ToolDef
-from hummingbird_ai.serialise import clean
+from hummingbird_ai.providers import given
 
 # 64 is the older limit, still enforced by some front ends; the newer one is 128.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
@@ -29,25 +29,23 @@ _SCHEMAS = frozenset({"items", "additionalProperties", "not", "contains", "prope
 
 def declarations(tools: Sequence[ToolDef]) -> list[dict[str, Any]]:
     """`functionDeclarations` in the order given; BadRequest names the tool that cannot be declared."""
-    seen: set[str] = set()
-    declared = []
-    for tool in tools:
-        if not _NAME.fullmatch(tool.name):
-            raise BadRequest(f"the tool name {tool.name!r} is not a letter or _ and up to 63 of A-Z a-z 0-9 _ . : -")
-        if tool.name in seen:
-            raise BadRequest(f"two tools have the name {tool.name!r}")
-        seen.add(tool.name)
-        schema = _Inliner(tool).schema(clean(tool.parameters), ())
-        declared.append({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})
-    return declared
+    allowed = "a letter or _ and up to 63 of A-Z a-z 0-9 _ . : -"
+    return [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parametersJsonSchema": _Inliner(tool.name, schema).schema(schema, ()),
+        }
+        for tool, schema in given.tools(tools, names=_NAME, allowed=allowed)
+    ]
 
 
 class _Inliner:
     """Writes out the local references of one tool's schema."""
 
-    def __init__(self, tool: ToolDef) -> None:
-        self._name = tool.name
-        self._root: dict[str, Any] = clean(tool.parameters)
+    def __init__(self, name: str, schema: dict[str, Any]) -> None:
+        self._name = name
+        self._root = schema
 
     def schema(self, node: Any, open_references: tuple[str, ...]) -> Any:
         if not isinstance(node, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Protocol
 from urllib.parse import quote
@@ -9,6 +10,8 @@ from urllib.parse import quote
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.errors import AuthFailed, BadRequest
+
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+\d+")
 
 
 class Endpoint(Protocol):
@@ -78,7 +81,8 @@ class VertexEndpoint:
     def __init__(self, auth: VertexAuth, region: str, base_url: str | None = None) -> None:
         self.region = region
         self._auth = auth
-        self._base = (base_url or f"https://{vertex_host(region)}").rstrip("/")
+        host = vertex_host(region)
+        self._base = (base_url or f"https://{host}").rstrip("/")
         self._tokens: deque[str] = deque(maxlen=2)
 
     def __repr__(self) -> str:
@@ -104,11 +108,13 @@ class VertexEndpoint:
 
 
 def vertex_host(region: str) -> str:
-    """The host that serves a region."""
+    """The host that serves a region; BadRequest for what is none."""
     if region == "global":
         return "aiplatform.googleapis.com"
     if region in ("us", "eu"):
         return f"aiplatform.{region}.rep.googleapis.com"
+    if not _REGION.fullmatch(region):
+        raise BadRequest(f"the region is {region!r}: it must be `global`, `us`, `eu` or one such as `us-central1`")
     return f"{_segment('region', region)}-aiplatform.googleapis.com"
 
 

@@ -97,6 +97,8 @@ class Claude:
     def render(self, answer: Answer, request: Request, number: int) -> Any:
         """The document of a 200."""
         asked, name = read(request.body), request.model.partition("@")[0]
+        if answer.searches and not asked.lists_web_search:
+            raise ValueError("the answer has searches, and the request does not declare web_search")
         traits = MODELS[name]
         verdict = judge(asked, name, traits)
         display = asked.thinking.get("display")

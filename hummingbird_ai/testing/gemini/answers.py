@@ -41,6 +41,8 @@ def render(
     answer: Answer, body: Mapping[str, Any], *, model: str, vertex: bool, number: int, cache: PrefixCache
 ) -> Any:
     """The document of a 200 answer; `number` makes ids and signatures unique."""
+    if answer.searches and not any("googleSearch" in tool for tool in body.get("tools", [])):
+        raise ValueError("the answer has searches, and the request does not declare googleSearch")
     signed = needs_signatures(model)
     if signed and vertex and unanswered_ids(body["contents"]):
         answer = Answer()  # what Gemini 3 on Vertex AI does when an id was not echoed: it ends normally, with nothing

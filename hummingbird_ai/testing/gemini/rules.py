@@ -19,6 +19,7 @@ from hummingbird_ai.testing.replies import HttpError
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 _PAYLOADS = frozenset(
     {"text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode", "codeExecutionResult"}
+    | {"toolCall", "toolResponse"}
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 Content = Mapping[str, Any]
@@ -51,6 +52,7 @@ def _problems(body: dict[str, Any], model: str, vertex: bool) -> Iterator[str]:
     if not contents:
         yield "* GenerateContentRequest.contents: contents is not specified"
     yield from _tool_problems(body)
+    yield from _mixed_tool_problems(body, model, vertex)
     yield from _part_problems(contents)
     yield from _order_problems(contents)
     if needs_signatures(model):
@@ -81,6 +83,18 @@ def _tool_problems(body: Mapping[str, Any]) -> Iterator[str]:
     config = body.get("toolConfig", {}).get("functionCallingConfig", {})
     if config.get("allowedFunctionNames") and config.get("mode") not in ("ANY", "VALIDATED"):
         yield "Function calling config is set without function calling mode ANY: allowed_function_names must be empty"
+
+
+def _mixed_tool_problems(body: Mapping[str, Any], model: str, vertex: bool) -> Iterator[str]:
+    """Functions beside a tool of Google's own: reported live (cloudwego/eino-ext#761, ag2ai/ag2#3145)."""
+    kinds = {kind for tool in body.get("tools", []) for kind in tool}
+    if "functionDeclarations" not in kinds or len(kinds) == 1:
+        return
+    if not needs_signatures(model):
+        yield "Tool use with function calling is unsupported"
+    elif not vertex and not (body.get("toolConfig") or {}).get("includeServerSideToolInvocations"):
+        field = "tool_config.include_server_side_tool_invocations"
+        yield f"Please enable {field} to use Built-in tools with Function calling."
 
 
 def _part_problems(contents: Sequence[Content]) -> Iterator[str]:

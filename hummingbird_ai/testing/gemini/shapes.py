@@ -5,7 +5,7 @@ Stricter than Google in one point: snake_case names, which Google also reads, ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -44,6 +44,9 @@ class _Part(_Shape):
     executable_code: Struct | None = None
     code_execution_result: Struct | None = None
     video_metadata: Struct | None = None
+    tool_call: Struct | None = None
+    tool_response: Struct | None = None
+    part_metadata: Struct | None = None
 
 
 class _Content(_Shape):
@@ -76,6 +79,7 @@ class _FunctionCallingConfig(_Shape):
 class _ToolConfig(_Shape):
     function_calling_config: _FunctionCallingConfig = _FunctionCallingConfig()
     retrieval_config: Struct | None = None
+    include_server_side_tool_invocations: bool = False
 
 
 class _GenerationConfig(_Shape):
@@ -107,8 +111,14 @@ class _VertexRequest(_Request):
     labels: dict[str, str] = {}
 
 
+_API_ONLY = frozenset({"toolCall", "toolResponse", "partMetadata", "includeServerSideToolInvocations"})
+
+
 def shape_problem(body: dict[str, Any], *, vertex: bool) -> str:
-    """Google's words for the first field that does not fit, "" if all do. `labels` exist on Vertex AI only."""
+    """Google's words for the first field that does not fit, "" if all do.
+
+    `labels` exist on Vertex AI only, what a search of the provider leaves in the conversation on the Gemini API only.
+    """
     try:
         (_VertexRequest if vertex else _Request).model_validate(body)
     except ValidationError as error:
@@ -118,6 +128,15 @@ def shape_problem(body: dict[str, Any], *, vertex: bool) -> str:
             place = f" at '{_path(outer)}'" if outer else ""
             return f'Invalid JSON payload received. Unknown name "{name}"{place}: Cannot find field.'
         return f"Invalid value at '{_path(first['loc'])}': {first['msg']}"
+    return _api_only_problem(body) if vertex else ""
+
+
+def _api_only_problem(body: Mapping[str, Any]) -> str:
+    parts = [(number, part) for number, content in enumerate(body["contents"]) for part in content.get("parts", [])]
+    places = [(f"contents[{number}].parts", part) for number, part in parts]
+    for place, found in [("tool_config", body.get("toolConfig") or {}), *places]:
+        for name in sorted(_API_ONLY & found.keys()):
+            return f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field."
     return ""
 
 

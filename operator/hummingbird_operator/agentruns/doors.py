@@ -55,6 +55,8 @@ class ConfiguredDoors:
         self._check = check
         self._settings = settings
         self._config = settings.config.models
+        self._auth = models.VertexAuth(self._config.google_cloud_project)
+        """One token for all runs of this process; looked up by the first run that needs it."""
         self._prices: Prices = {
             name: {str(kind): usd for kind, usd in price.items()} for name, price in self._config.prices.items()
         }
@@ -65,10 +67,10 @@ class ConfiguredDoors:
             model = models.build_model(
                 name,
                 google_api_key=self._key(),
-                google_cloud_project=self._config.google_cloud_project,
                 model_regions=self._config.regions,
                 prices=self._prices,
                 base_url=self._config.endpoint,
+                auth=self._auth,
             )
         except (models.ModelError, ValueError) as error:
             raise Invalid("model", str(error)) from error

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from hummingbird_ai import models
 from hummingbird_ai.errors import BadRequest
+from hummingbird_ai.testing import ClaudeServer, say
 
 
 def test_the_usage_example_of_the_library_runs_as_printed() -> None:
@@ -48,7 +50,7 @@ def test_claude_is_called_on_vertex_also_where_there_is_a_key_for_gemini() -> No
 
 
 def test_a_claude_that_is_known_by_its_release_only_says_so() -> None:
-    with pytest.raises(BadRequest, match="such as claude-haiku-4-5@20251001"):
+    with pytest.raises(BadRequest, match="as in claude-haiku-4-5@20251001"):
         models.build_model("claude-haiku-4-5", google_cloud_project="p")
     assert models.build_model("claude-haiku-4-5@20251001").name == "claude-haiku-4-5@20251001"
 
@@ -79,3 +81,38 @@ def test_the_library_is_imported_without_the_operator_or_its_libraries() -> None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_none_from_an_unset_variable_is_told_or_taken_for_no_key() -> None:
+    nothing: Any = None
+    with pytest.raises(BadRequest, match="None is not a model"):
+        models.build_model(nothing)
+    assert "VertexEndpoint" in repr(models.build_model("gemini-3.8-flash", google_api_key=nothing))
+
+
+@pytest.mark.parametrize("region", ["", "mars", "EU", "us central1", "us-central1/x"])
+def test_a_region_that_is_none_is_told_before_it_becomes_a_host(region: str) -> None:
+    with pytest.raises(BadRequest, match="must be `global`, `us`, `eu` or one such as `us-central1`"):
+        models.build_model("claude-opus-5-5", model_regions={"claude-": region}, base_url="http://127.0.0.1:1")
+
+
+def test_regions_that_are_no_mapping_are_told() -> None:
+    wrong: Any = "eu"
+    with pytest.raises(BadRequest, match="maps the beginnings of names to regions"):
+        models.build_model("claude-opus-5-5", model_regions=wrong)
+
+
+def test_many_adapters_of_one_auth_share_its_token() -> None:
+    class Counted:
+        valid, token, refreshed = False, "", 0
+
+        def refresh(self, request: object) -> None:
+            self.valid, self.token, self.refreshed = True, "test-token", self.refreshed + 1
+
+    credentials = Counted()
+    auth = models.VertexAuth("p", credentials=credentials)
+    with ClaudeServer(lambda body, n: say("hi")) as server:
+        for _ in range(3):
+            model = models.build_model("claude-opus-5-5", auth=auth, base_url=server.url)
+            model.generate([model.make_user_content("go")], system="", tools=[])
+    assert credentials.refreshed == 1

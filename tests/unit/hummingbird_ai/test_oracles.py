@@ -357,7 +357,7 @@ def test_an_answer_of_our_claude_server_is_one_that_claude_could_give_and_take_b
     del body["tool_choice"]
     with ClaudeServer(lambda body, n: answer) as server:
         url = f"{server.url}/v1/projects/p/locations/global/publishers/anthropic/models/claude-opus-5-5:rawPredict"
-        headers = {"Authorization": f"Bearer {server.bearer_token}"}
+        headers = {"Authorization": f"Bearer {server.bearer_token}", "anthropic-beta": "web-search-2025-03-05"}
         document = requests.post(url, json=body, headers=headers, timeout=5).json()
 
     assert claude.response_problems(document) == []

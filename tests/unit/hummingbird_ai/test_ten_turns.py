@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.oauth2.credentials import Credentials
 
+from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.messages import Content, Finish, ModelAdapter, ToolDef
 from hummingbird_ai.models import build_model
 from hummingbird_ai.providers.gemini.parts import PLACEHOLDER_SIGNATURE
@@ -33,9 +34,8 @@ class Session:
     def model(self, name: str) -> ModelAdapter:
         if name.startswith("gemini-"):
             return build_model(name, google_api_key="test-key", base_url=self.servers["gemini"].url)
-        token = Credentials("test-token")  # type: ignore[no-untyped-call]
-        url = self.servers["claude"].url
-        return build_model(name, google_cloud_project="p", credentials=token, base_url=url)
+        auth = VertexAuth("p", credentials=Credentials("test-token"))  # type: ignore[no-untyped-call]
+        return build_model(name, auth=auth, base_url=self.servers["claude"].url)
 
     def play(self) -> None:
         """Each turn in a process of its own, as it were: a new adapter, loaded from what the last one saved."""

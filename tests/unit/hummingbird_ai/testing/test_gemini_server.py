@@ -249,7 +249,7 @@ def test_two_hundred_agents_at_once_are_all_answered() -> None:
 def test_searches_come_as_grounding_and_the_natural_end_is_stop() -> None:
     search = Search("q", (("Title", "https://example.org"),))
     with GeminiServer(lambda body, n: Answer(text="hi", searches=(search,))) as server:
-        document = request(server, conversation()).json()
+        document = request(server, {**conversation(), "tools": [{"googleSearch": {}}]}).json()
     candidate = document["candidates"][0]
 
     assert candidate["finishReason"] == "STOP"

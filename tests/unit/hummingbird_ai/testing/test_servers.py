@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from hummingbird_ai.testing import (
+    Answer,
     ClaudeServer,
     Drip,
     Drop,
@@ -23,6 +24,7 @@ from hummingbird_ai.testing import (
     HttpError,
     ReceivedCall,
     Reply,
+    Search,
     Stall,
     observing,
     say,
@@ -31,7 +33,7 @@ from hummingbird_ai.testing.server import ProviderServer
 from tests.unit.hummingbird_ai.testing.claude import talk
 
 GEMINI = "/v1/models/gemini-3.8-flash:generateContent"
-HEADERS = {"x-goog-api-key": "test-key", "Authorization": "Bearer test-token"}
+HEADERS = {"x-goog-api-key": "test-key", "Authorization": "Bearer test-token", **talk.SEARCHES}
 GOOD: dict[type[ProviderServer], tuple[str, dict[str, Any]]] = {
     GeminiServer: (GEMINI, {"contents": [{"parts": [{"text": "go"}]}]}),
     ClaudeServer: (talk.path(), talk.body_of(talk.user())),
@@ -246,3 +248,19 @@ def test_observers_see_every_call_of_many_threads() -> None:
             thread.join()
 
     assert sorted(call.number for call in seen) == list(range(20))
+
+
+@on_each
+@pytest.mark.parametrize("nothing", [None, "hi", ("hi",)])
+def test_a_script_that_gives_no_reply_is_told_so_at_once(make: Make, nothing: Any) -> None:
+    with pytest.raises(TypeError, match=r"it returned .* for request 0: return an Answer"):  # noqa: SIM117
+        with make(lambda body, n: nothing) as server:
+            assert ask(server).status_code == 500
+
+
+@pytest.mark.parametrize("make", GOOD)
+def test_a_search_that_was_not_asked_for_is_a_fault_of_the_script(make: Make) -> None:
+    plain = {**GOOD[make][1], "tools": []}  # type: ignore[index]
+    with pytest.raises(ValueError, match="the request does not declare"):  # noqa: SIM117
+        with make(lambda body, n: Answer(searches=(Search("q"),))) as server:
+            assert ask(server, plain).status_code == 500

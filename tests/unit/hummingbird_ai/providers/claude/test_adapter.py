@@ -182,7 +182,7 @@ def test_a_changed_prefix_is_repaired_once_and_stays_repaired(caplog: pytest.Log
         ["thinking", "tool_use"],
         ["thinking", "tool_use"],
     ]
-    assert "the thinking is left out" in caplog.text
+    assert "its old thinking is left out" in caplog.text
 
 
 def test_a_repair_survives_saving_and_loading() -> None:

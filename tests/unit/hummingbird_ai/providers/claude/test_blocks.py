@@ -147,3 +147,10 @@ def test_a_turn_of_somebody_else_keeps_its_producer() -> None:
     assert loaded[2]["content"][0]["tool_use_id"] == block["id"]
     assert loaded[1]["producer"] == gemini
     assert load(save(loaded), OWN) == loaded
+
+
+def test_a_thought_that_has_lost_its_signature_is_dropped() -> None:
+    thought = {"type": "thinking", "text": "hm"}
+    stored = [message("user", [{"type": "text", "text": "go"}]), message("assistant", [thought], OWN.to_dict())]
+
+    assert load(stored, OWN)[1]["content"] == []

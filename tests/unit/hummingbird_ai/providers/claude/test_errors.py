@@ -113,7 +113,7 @@ def test_details_of_any_form_are_no_obstacle() -> None:
         ("`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.", True, False),
         ("role 'system' is not supported on this model", False, True),
         ("messages.2.clear_at: Extra inputs are not permitted", False, True),
-        ("Unexpected value(s) `x` for the `anthropic-beta` header.", False, True),
+        ("Unexpected value(s) `mid-conversation-system-x` for the `anthropic-beta` header.", False, True),
         ("messages: roles must alternate", False, False),
     ],
 )

@@ -34,12 +34,12 @@ def test_without_tools_and_search_nothing_is_declared() -> None:
 @pytest.mark.parametrize(
     ("tools", "words"),
     [
-        ([tool("a b")], "'a b' is not 1 to 64"),
-        ([tool("x" * 65)], "is not 1 to 64"),
+        ([tool("a b")], "'a b' must be 1 to 64"),
+        ([tool("x" * 65)], "must be 1 to 64"),
         ([tool(), tool()], "two tools have the name 'run'"),
         ([tool("web_search")], "two tools have the name 'web_search'"),
         ([tool(type="array")], "has the type 'array', it must be object"),
-        ([tool(type="object", anyOf=[])], "has anyOf at its root"),
+        ([tool(type="object", anyOf=[{}])], "has anyOf at its root"),
     ],
 )
 def test_a_tool_that_cannot_be_declared_is_named(tools: list[ToolDef], words: str) -> None:

@@ -92,7 +92,7 @@ def test_properties_that_are_called_like_keywords_are_kept() -> None:
 def test_combinations_and_boolean_schemas_are_walked() -> None:
     schema = {"anyOf": [{"title": "A", "type": "string"}, True], "additionalProperties": {"title": "B"}}
 
-    assert declared(schema) == {"anyOf": [{"type": "string"}, True], "additionalProperties": {}}
+    assert declared(schema) == {"type": "object", "anyOf": [{"type": "string"}, True], "additionalProperties": {}}
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a/b", "x" * 65, "naïve"])

@@ -199,7 +199,7 @@ def test_every_error_says_what_a_person_can_do() -> None:
         return [kind, *(below for child in kind.__subclasses__() for below in all_of(child))]
 
     kinds = all_of(errors.ModelError)
-    assert len(kinds) == 14
+    assert len(kinds) == 15
     for kind in kinds:
         assert str(kind("something broke.")).endswith(kind.advice)
         assert ".." not in str(kind("something broke."))

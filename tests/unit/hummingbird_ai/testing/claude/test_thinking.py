@@ -85,7 +85,7 @@ def test_thoughts_are_taken_back_when_nothing_before_them_has_changed(case: str)
 
 CHANGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "the system prompt": (lambda b: b.update(system="be brief!"), "messages.1.content.0"),
-    "a tool less": (lambda b: b["tools"].pop(), "messages.1.content.0"),
+    "a tool less": (lambda b: b["tools"].pop(0), "messages.1.content.0"),
     "a tool's description": (lambda b: b["tools"][0].update(description="e"), "messages.1.content.0"),
     "the first question": (lambda b: b["messages"][0]["content"][0].update(text="gone"), "messages.1.content.0"),
     "words put in": (lambda b: b["messages"][0]["content"].append(text("hurry")), "messages.1.content.0"),
