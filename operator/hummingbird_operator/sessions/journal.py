@@ -188,8 +188,23 @@ class RunJournal:
     def answer(self) -> RecordedAnswer | None:
         """How the loop ended, if it did."""
         data = self._patiently(lambda: self._store.get(f"{self._prefix}/answer.json"))
-        if data is None:
-            return None
+        return None if data is None else self._answer_in(data)
+
+    def record_answer(self, answer: RecordedAnswer, shown: str | None = None) -> str:
+        """Keep the end of the loop and return where people find the text (`shown`: as they may see it).
+
+        `answer.json` decides, so it comes last. Whoever takes the run over keeps the same answer once more: it is
+        compared by what it says, for an older version wrote its keys in another order.
+        """
+        text_key, key = f"{self._prefix}/answer.md", f"{self._prefix}/answer.json"
+        text = answer.text if shown is None else shown
+        data = _dumped({**asdict(answer), "cost_usd": str(answer.cost_usd)})
+        self._patiently(lambda: self._store.put(text_key, text.encode(errors="replace")))
+        if not self._patiently(lambda: self._store.create(key, data)) and self.answer() != self._answer_in(data):
+            raise _led_by_another(key)
+        return self._store.url(text_key)
+
+    def _answer_in(self, data: bytes) -> RecordedAnswer:
         try:
             record = json.loads(data)
             record["cost_usd"] = Decimal(record["cost_usd"])
@@ -198,18 +213,6 @@ class RunJournal:
             return RecordedAnswer(**record)
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise Invalid(f"{self._prefix}/answer.json", f"this record cannot be read: {error}") from error
-
-    def record_answer(self, answer: RecordedAnswer, shown: str | None = None) -> str:
-        """Keep the end of the loop and return where people find the text (`shown`: as they may see it).
-
-        `answer.json` decides, so it comes last.
-        """
-        text_key = f"{self._prefix}/answer.md"
-        text = answer.text if shown is None else shown
-        record = {**asdict(answer), "cost_usd": str(answer.cost_usd)}
-        self._patiently(lambda: self._store.put(text_key, text.encode(errors="replace")))
-        self._create_at(f"{self._prefix}/answer.json", _dumped(record))
-        return self._store.url(text_key)
 
     def _attempts(self, n: int) -> int:
         return sum(kind.startswith("intent") for kind in self._known().get(n, ()))
@@ -240,15 +243,13 @@ class RunJournal:
         return record
 
     def _create(self, n: int, kind: str, record: Mapping[str, Any]) -> None:
-        self._create_at(self._key(n, kind), _dumped(record))
+        key, data = self._key(n, kind), _dumped(record)
+        # what is there is ours after all, if an earlier try was written and only its reply was lost
+        if not self._patiently(lambda: self._store.create(key, data)) and (
+            self._patiently(lambda: self._store.get(key)) != data
+        ):
+            raise _led_by_another(key)
         self._known().setdefault(n, set()).add(kind)
-
-    def _create_at(self, key: str, data: bytes) -> None:
-        if self._patiently(lambda: self._store.create(key, data)):
-            return
-        # ours after all, if an earlier try was written and only its reply was lost
-        if self._patiently(lambda: self._store.get(key)) != data:
-            raise Conflict(f"{key} was written by another process, which leads this run now")
 
     def _key(self, n: int, kind: str) -> str:
         return f"{self._prefix}/turns/{n:04d}.{kind}"
@@ -276,5 +277,13 @@ def _intent(attempt: int) -> str:
     return "intent" if attempt == 1 else f"intent-{attempt}"
 
 
+def _led_by_another(key: str) -> Conflict:
+    return Conflict(f"{key} was written by another process, which leads this run now")
+
+
 def _dumped(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, sort_keys=True).encode()  # ASCII: even half a surrogate pair comes back as it was
+    """Keys stay in their order: a call's arguments and a tool's result go to the model again, to the byte.
+
+    ASCII: even half a surrogate pair comes back as it was.
+    """
+    return json.dumps(record).encode()

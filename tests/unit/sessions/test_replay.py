@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hummingbird_ai.abort import Abort
-from hummingbird_ai.messages import Content, Finish, ToolCall
+from hummingbird_ai.messages import Content, Finish, ToolCall, Usage
 from hummingbird_ai.testing.scripted import Step
 from hummingbird_operator.errors import Aborted, Conflict, Invalid, Unavailable
 from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
@@ -265,6 +265,20 @@ def test_the_end_of_a_run_is_recorded_once_and_read_back(tmp_path: Path) -> None
     assert store.blobs["runs/u1/answer.md"] == b"All is well."
     with pytest.raises(Conflict):
         journal.record_answer(replace(answer, text="Something else"))
+
+
+def test_an_answer_that_an_older_version_kept_with_its_keys_sorted_is_the_same_answer() -> None:
+    store = MemoryStore()
+    answer = RecordedAnswer("Completed", "All is well.", usage=Usage(3, 4), cost_usd=Decimal("0.12"))
+    RunJournal(store, "u1").record_answer(answer)
+    kept = json.dumps(json.loads(store.blobs["runs/u1/answer.json"]), sort_keys=True).encode()
+    assert kept != store.blobs["runs/u1/answer.json"]
+    store.blobs["runs/u1/answer.json"] = kept
+
+    taken_over = RunJournal(store, "u1")
+    assert taken_over.answer() == answer
+    assert taken_over.record_answer(answer) == "memory:///runs/u1/answer.md"
+    assert store.blobs["runs/u1/answer.json"] == kept
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"{", b'{"response": {}}', b"\xff"])
