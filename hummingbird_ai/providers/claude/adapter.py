@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import copy
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +28,7 @@ from hummingbird_ai.providers import given
 from hummingbird_ai.providers.claude import blocks as claude_blocks
 from hummingbird_ai.providers.claude import caching, reply
 from hummingbird_ai.providers.claude.errors import from_reply, is_prefix_changed, is_system_refused
-from hummingbird_ai.providers.claude.request import Draft, draft, is_blank
+from hummingbird_ai.providers.claude.request import Draft, draft, without_blanks
 from hummingbird_ai.providers.claude.tools import declarations
 from hummingbird_ai.providers.claude.traits import Ephemeral, ephemeral_of
 from hummingbird_ai.providers.google.endpoints import VertexEndpoint
@@ -45,12 +47,15 @@ CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 WEB_SEARCH_BETA = "web-search-2025-03-05"
 """Needed on Vertex AI only: without it the search tool is an unknown tag (ax-llm/ax#457, BerriAI/litellm#16269)."""
 
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_NAME = 200
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """What `generate` was given, and how it is put: the one place that repairs change."""
+    """What `generate` was given, with the tools as they are declared."""
 
     contents: Sequence[Content]
     system: str
@@ -58,7 +63,6 @@ class _Ask:
     ephemeral: Sequence[str]
     allow_tools: bool
     max_output_tokens: int
-    leave_thinking_out: bool = False
 
 
 class AnthropicVertexModel:
@@ -89,6 +93,7 @@ class AnthropicVertexModel:
         self._tariff = Tariff(name, endpoint.region, prices)
         self._way = ephemeral_of(name)
         self._cached = False
+        self._thinking_from = 0
 
     def __repr__(self) -> str:
         return f"AnthropicVertexModel({self.name!r}, {self._endpoint!r})"
@@ -117,7 +122,7 @@ class AnthropicVertexModel:
                 except ModelError as error:
                     if passes:
                         raise
-                    ask = self._repaired(ask, error, body)
+                    self._repair(ask, error, body)
                     body, notes = self._body(ask)
                     continue
                 if passes[-1].reason != reply.PAUSED:
@@ -156,7 +161,7 @@ class AnthropicVertexModel:
             ask.ephemeral,
             self._way,
             web_search=self._web_search,
-            leave_thinking_out=ask.leave_thinking_out,
+            thinking_from=self._thinking_from,
         )
         marked = caching.mark(drafted.messages, stable=drafted.stable, previous=drafted.previous)
         body: dict[str, Any] = {"anthropic_version": self._version, "max_tokens": ask.max_output_tokens}
@@ -170,17 +175,18 @@ class AnthropicVertexModel:
         written = {} if marked.written is None else {"cached_to": marked.written}
         return body, {**drafted.notes, **written}
 
-    def _repaired(self, ask: _Ask, error: ModelError, body: Mapping[str, Any]) -> _Ask:
-        """The same question put so that it is taken; raises `error` itself if nothing is left to change."""
+    def _repair(self, ask: _Ask, error: ModelError, body: Mapping[str, Any]) -> None:
+        """Put the conversation, from now on, so that it is taken; raises `error` itself if nothing is left to do."""
         if is_prefix_changed(error):
-            if ask.leave_thinking_out:
+            if self._thinking_from == len(ask.contents):
                 raise error
             _log.warning("%s: its old thinking is left out, for it is refused: %s", self.name, error.problem)
-            return replace(ask, leave_thinking_out=True)
+            self._thinking_from = len(ask.contents)
+            return
         if is_system_refused(error) and self._way is Ephemeral.CLEAR_AT and _has_system_messages(body):
             _log.warning("%s takes no system messages here: warnings stay in the conversation", self.name)
             self._way = Ephemeral.KEPT
-            return ask
+            return
         raise error
 
     def _call(self, body: Mapping[str, Any], abort: Abort | None) -> reply.Pass:
@@ -223,11 +229,11 @@ class AnthropicVertexModel:
         calls = tuple(_calls(kept))
         text = reply.text_of(kept)
         finish = reply.finish_of(last.reason, text=text, calls=len(calls))
-        if any(not (call.id and call.name and isinstance(call.arguments, dict)) for call in calls):
+        if finish is Finish.REFUSED:  # a partial answer is to be thrown away
+            text, calls, kept = "", (), []
+        elif _is_broken(kept):
             finish = Finish.MALFORMED
             calls, kept = (), [block for block in kept if block["type"] != "tool_use"]
-        elif finish is Finish.REFUSED:  # a partial answer is to be thrown away
-            text, calls, kept = "", (), []
         return ModelResponse(
             text=text,
             tool_calls=calls,
@@ -256,7 +262,7 @@ class AnthropicVertexModel:
 
 def _continued(body: Mapping[str, Any], passes: Sequence[reply.Pass]) -> dict[str, Any]:
     """The body with what came so far as the model's own beginning: it goes on from there."""
-    begun = [block for item in passes for block in item.blocks if not is_blank(block)]
+    begun = without_blanks([block for item in passes for block in item.blocks])
     more = [{"role": "assistant", "content": begun}] if begun else []
     return {**body, "messages": [*body["messages"], *more]}
 
@@ -264,7 +270,21 @@ def _continued(body: Mapping[str, Any], passes: Sequence[reply.Pass]) -> dict[st
 def _calls(kept: Sequence[Mapping[str, Any]]) -> Iterator[ToolCall]:
     for block in kept:
         if block["type"] == "tool_use":
-            yield ToolCall(block.get("id", ""), block.get("name", ""), block.get("input", {}))
+            yield ToolCall(block["id"], block["name"], copy.deepcopy(block["input"]))
+
+
+def _is_broken(kept: Sequence[Mapping[str, Any]]) -> bool:
+    """A call that cannot be answered, or that Claude would refuse to read again: it stays out of the history."""
+    made = [block for block in kept if block["type"] == "tool_use"]
+    ids = [block["id"] for block in made]
+    return len({str(call_id) for call_id in ids}) < len(ids) or not all(
+        isinstance(block["id"], str)
+        and _CALL_ID.fullmatch(block["id"])
+        and isinstance(block["name"], str)
+        and 0 < len(block["name"]) <= _LONGEST_NAME
+        and isinstance(block["input"], dict)
+        for block in made
+    )
 
 
 def _searched(kept: Sequence[Mapping[str, Any]]) -> bool:

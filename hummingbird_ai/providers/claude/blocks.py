@@ -7,12 +7,14 @@ to stand there again (see `hummingbird_ai.providers.claude.request`). Neither go
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hummingbird_ai.canonical import Producer, message, readable_by
+from hummingbird_ai.canonical import Producer, is_own, message, readable_by
 from hummingbird_ai.messages import Content
+from hummingbird_ai.providers.claude.checks import block_problem, notes_problem
 from hummingbird_ai.serialise import clean, to_json
 
 Block = dict[str, Any]
@@ -92,19 +94,40 @@ def save(contents: Sequence[Content]) -> list[dict[str, Any]]:
             continue
         names |= {block["id"]: block["name"] for block in content["content"] if block["type"] == "tool_use"}
         parts = [to_stored(block, {}) for block in content["content"]]
-        stored.append(message("assistant", parts, content.get("producer", {}), content.get("request")))
+        notes = copy.deepcopy(content["request"]) if "request" in content else None
+        stored.append(message("assistant", parts, content.get("producer", {}), notes))
     return stored
 
 
 def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Content]:
-    """Canonical messages as native contents for `producer`; what only others can read is dropped or flattened."""
+    """Canonical messages as native contents for `producer`; what only others can read is dropped or flattened.
+
+    Raises ValueError that names the place of what is not the stored form.
+    """
     contents: list[Content] = []
-    for stored in readable_by(messages, producer):
+    readable = readable_by(messages, producer)
+    _check_own(messages, producer)
+    for stored in readable:
         parts = [part for part in stored["parts"] if part["type"] != "thinking" or "signature" in part]
         content: Content = {"role": stored["role"], "content": [to_native(part) for part in parts]}
         if "producer" in stored:
             content["producer"] = dict(stored["producer"])
         if "extra" in stored:
-            content["request"] = dict(stored["extra"])
+            content["request"] = copy.deepcopy(stored["extra"])
         contents.append(content)
     return contents
+
+
+def _check_own(messages: Sequence[Mapping[str, Any]], producer: Producer) -> None:
+    """What the canonical form leaves to the producer: blocks of its own kinds, and its notes."""
+    for number, stored in enumerate(messages):
+        if stored["role"] != "assistant" or not is_own(stored, producer):
+            continue
+        opaque = [(index, part["data"]) for index, part in enumerate(stored["parts"]) if part["type"] == "opaque"]
+        for index, data in opaque:
+            problem = block_problem(data)
+            if problem:
+                raise ValueError(f"messages[{number}].parts[{index}].data.{problem}")
+        problem = notes_problem(stored.get("extra", {}))
+        if problem:
+            raise ValueError(f"messages[{number}].extra.{problem}")

@@ -56,7 +56,7 @@ def _mark_last_block(message: dict[str, Any]) -> bool:
         return False
     blocks = list(message["content"])
     for index in range(len(blocks) - 1, -1, -1):
-        if blocks[index]["type"] in _MARKABLE:
+        if blocks[index]["type"] in _MARKABLE and blocks[index].get("text", "x").strip():
             blocks[index] = {**blocks[index], "cache_control": dict(MARK)}
             message["content"] = blocks
             return True

@@ -19,7 +19,14 @@ from hummingbird_ai.errors import (
 from hummingbird_ai.http import HttpReply, retry_after
 from hummingbird_ai.providers.google import errors as google_errors
 
-PREFIX_CHANGED = "bound to a different conversation"
+_SHOWN_WORD = 100
+_OF_THINKING = (
+    "bound to a different conversation",
+    "Invalid `signature`",
+    "Invalid `data`",
+    "cannot be modified",
+    "final block in an assistant message",
+)
 _OVERFLOW = ("prompt is too long", "exceed context limit")
 _NO_MONEY = "credit balance is too low"
 _SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
@@ -52,7 +59,7 @@ def from_reply(reply: HttpReply, secrets: Sequence[str] = ()) -> ModelError:
         error = google_errors.from_reply(reply, secrets)
     else:
         error = from_error(own, reply.status, reply.headers, secrets)
-    override = {"true": True, "false": False}.get(reply.headers.get("x-should-retry", ""))
+    override = {"true": True, "false": False}.get(reply.headers.get("x-should-retry", "").lower())
     if override is not None:
         error.retryable = override
     return error
@@ -77,8 +84,9 @@ def from_error(
     details = error.get("details")
     code = str(details.get("error_code", "")) if isinstance(details, Mapping) else ""
     shown = google_errors.redacted(message, secrets)[: google_errors.SHOWN_BODY]
-    kind = _kind(status, str(error["type"]), message.lower(), code)
-    return kind(f"HTTP {status} {error['type']}: {shown}", status=status, retry_after=retry_after(headers))
+    word = google_errors.redacted(error["type"], secrets)[:_SHOWN_WORD]
+    kind = _kind(status, error["type"], message.lower(), code)
+    return kind(f"HTTP {status} {word}: {shown}", status=status, retry_after=retry_after(headers))
 
 
 def _kind(status: int, word: str, message: str, code: str) -> type[ModelError]:
@@ -97,10 +105,9 @@ def _document(body: bytes) -> Any:
 
 
 def is_prefix_changed(error: ModelError) -> bool:
-    """A thinking block no longer fits what stands before it, or was touched: it helps to leave the thinking out."""
+    """A thinking block no longer fits where it stands: it helps to leave the old thinking out."""
     return isinstance(error, BadRequest) and (
-        PREFIX_CHANGED in error.problem
-        or ("thinking" in error.problem and ("signature" in error.problem or "cannot be modified" in error.problem))
+        "thinking" in error.problem and any(phrase in error.problem for phrase in _OF_THINKING)
     )
 
 

@@ -12,10 +12,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hummingbird_ai.http import HttpReply
 from hummingbird_ai.messages import Finish, Source, Usage
 from hummingbird_ai.providers.claude.blocks import Block, normalised
+from hummingbird_ai.providers.claude.checks import block_problem
 from hummingbird_ai.providers.claude.errors import from_error, own_error
-from hummingbird_ai.providers.google.errors import unreadable
+from hummingbird_ai.providers.google.errors import SHOWN_BODY, redacted, unreadable
 
 PAUSED = "pause_turn"
+SHOWN_WORD = 100
+"""A word of the provider becomes a label and a part of a message: so many characters of it."""
 WINDOW_FULL = "model_context_window_exceeded"
 
 _FINISH: Mapping[str, Finish] = {
@@ -105,10 +108,7 @@ class Pass:
 
 def read(reply: HttpReply, secrets: Sequence[str] = ()) -> Pass:
     """Read a 200; raises MalformedReply, or the error that came in its body."""
-    try:
-        document = json.loads(reply.body)
-    except (ValueError, RecursionError) as error:
-        raise unreadable(reply, f"not JSON ({type(error).__name__})", secrets) from None
+    document = _document(reply, secrets)
     own = own_error(document)
     if own is not None:
         raise from_error(own, reply.status, reply.headers, secrets)
@@ -116,27 +116,33 @@ def read(reply: HttpReply, secrets: Sequence[str] = ()) -> Pass:
     details = answer.stop_details
     return Pass(
         blocks,
-        answer.stop_reason or "",
-        ": ".join(word for word in (details.category, details.explanation) if word),
+        (answer.stop_reason or "")[:SHOWN_WORD],
+        ": ".join(redacted(word, secrets)[:SHOWN_BODY] for word in (details.category, details.explanation) if word),
         _usage(answer.usage, unbilled=answer.stop_reason == "refusal" and not blocks),
-        answer.model or "",
+        (answer.model or "")[:SHOWN_WORD],
     )
+
+
+def _document(reply: HttpReply, secrets: Sequence[str]) -> Any:
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError) as error:
+        broken = type(error).__name__
+    raise unreadable(reply, f"not JSON ({broken})", secrets)  # outside: the parser's error holds the whole body
 
 
 def _parsed(document: Any, reply: HttpReply, secrets: Sequence[str]) -> tuple[_Reply, tuple[Block, ...]]:
     try:
         answer = _Reply.model_validate(document)
+        problem = next(filter(None, map(block_problem, answer.content)), "")
+        if not problem:
+            return answer, tuple(normalised(block) for block in answer.content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise unreadable(reply, f"not an answer of Claude ({place}: {first['msg']})", secrets) from None
-    for block in answer.content:
-        if not isinstance(block.get("type"), str) or block["type"] == "tool_result":
-            raise unreadable(reply, "a block of the answer is none that a model writes", secrets)
-    try:
-        return answer, tuple(normalised(block) for block in answer.content)
+        problem = f"{'.'.join(str(step) for step in first['loc'])}: {first['msg']}"
     except RecursionError:
-        raise unreadable(reply, "a block of the answer is nested too deeply", secrets) from None
+        problem = "nested too deeply"
+    raise unreadable(reply, f"not an answer of Claude ({problem})", secrets)
 
 
 def _usage(counted: _Usage, *, unbilled: bool) -> Usage:

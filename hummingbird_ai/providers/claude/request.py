@@ -22,6 +22,7 @@ from hummingbird_ai.messages import Content
 from hummingbird_ai.providers import given
 from hummingbird_ai.providers.claude.blocks import THINKING, Block, result_block
 from hummingbird_ai.providers.claude.traits import Ephemeral
+from hummingbird_ai.serialise import clean
 
 _log = logging.getLogger(__name__)
 _CONTINUE = "Continue."
@@ -44,25 +45,29 @@ def draft(
     way: Ephemeral,
     *,
     web_search: bool = False,
-    leave_thinking_out: bool = False,
+    thinking_from: int = 0,
 ) -> Draft:
-    """The messages for this call. Raises BadRequest when there is nothing to answer."""
+    """The messages for this call; all thinking of the contents before `thinking_from` is left out.
+
+    Raises BadRequest when there is nothing to answer.
+    """
     turns = _Turns(way)
-    without = len(contents) if leave_thinking_out else _left_out_before(contents)
+    noted = _left_out_before(contents)
+    without = max(noted, thinking_from)
     gone = _searches_without_end(contents, web_search=web_search)
     for index, content in enumerate(contents):
         blocks = [
             _unmarked(block)
-            for block in content["content"]
-            if not (is_blank(block) or block.get("id") in gone or (index < without and block["type"] in THINKING))
+            for block in without_blanks(content["content"])
+            if not (block.get("id") in gone or (index < without and block["type"] in THINKING))
         ]
         if content["role"] == "user":
             turns.user(blocks)
-        elif blocks:
-            turns.assistant(blocks, content.get("request", {}).get("before", ()))
+        elif kept := _without_last_thoughts(blocks):
+            turns.assistant(kept, content.get("request", {}).get("before", ()))
     turns.end()
-    notes: dict[str, Any] = {"thinking_left_out": True} if leave_thinking_out else {}
-    words = "\n\n".join(given.passing_words(ephemeral))
+    notes: dict[str, Any] = {"thinking_left_out": True} if without > noted else {}
+    words = clean("\n\n".join(given.passing_words(ephemeral)))
     stable = len(turns.messages) - 1
     if words and not _is_search_open(turns.messages):
         # an open search allows nothing but results: then the words wait for the next call
@@ -76,6 +81,7 @@ class _Turns:
     def __init__(self, way: Ephemeral) -> None:
         self.messages: list[dict[str, Any]] = []
         self._way = way
+        self._asked: list[str] = []
         self._open: dict[str, str] = {}
         """Tools by the ids of their calls that wait for a result."""
 
@@ -90,7 +96,7 @@ class _Turns:
         if self._last_role() != "user":
             self.messages.append({"role": "user", "content": []})
         merged = [*self.messages[-1]["content"], *blocks]
-        self.messages[-1]["content"] = sorted(merged, key=lambda block: block["type"] != "tool_result")
+        self.messages[-1]["content"] = sorted(merged, key=self._place)
 
     def assistant(self, blocks: Sequence[Block], before: Sequence[Any]) -> None:
         self._close_calls()
@@ -100,6 +106,7 @@ class _Turns:
             self._entry(entry)
         self.messages.append({"role": "assistant", "content": list(blocks)})
         self._open = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+        self._asked = list(self._open)
 
     def end(self) -> None:
         if not self.messages:
@@ -135,6 +142,10 @@ class _Turns:
         else:  # the model, or the project, turned out not to take system messages
             self.user([_text(entry["content"])])
 
+    def _place(self, block: Block) -> int:
+        """Results first, in the order of their calls, however they came."""
+        return self._asked.index(block["tool_use_id"]) if block["type"] == "tool_result" else len(self._asked)
+
     def _last_role(self) -> str:
         return self.messages[-1]["role"] if self.messages else ""
 
@@ -143,9 +154,23 @@ def _text(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
-def is_blank(block: Block) -> bool:
-    """Text that says nothing and cites nothing: Claude writes it, and refuses it in every later request."""
-    return block["type"] == "text" and not block["text"].strip() and not block.get("citations")
+def without_blanks(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks of a message without the texts that Claude writes and then refuses in every later request.
+
+    Blank ones may stay beside words, and do: to take one away between two thoughts would be an edit.
+    """
+    speaks = any(block["type"] == "text" and block["text"].strip() for block in blocks)
+    return [
+        block for block in blocks if block["type"] != "text" or (block["text"] and (speaks or block["text"].strip()))
+    ]
+
+
+def _without_last_thoughts(blocks: list[Block]) -> list[Block]:
+    """A turn that was cut in a thought, or that lost what followed one: Claude refuses it for ever otherwise."""
+    end = len(blocks)
+    while end and blocks[end - 1]["type"] in THINKING:
+        end -= 1
+    return blocks[:end]
 
 
 def _unmarked(block: Block) -> Block:
@@ -177,7 +202,7 @@ def _searches_without_end(contents: Sequence[Content], *, web_search: bool) -> C
                 gone |= opened
                 opened = set()
             continue
-        answered = {block["tool_use_id"] for block in content["content"] if _is_search_result(block)}
+        answered = _answered_searches(content["content"])
         gone |= opened - answered
         opened = {block["id"] for block in content["content"] if block["type"] == "server_tool_use"} - answered
     if opened and (not web_search or contents[-1]["role"] != "user"):
@@ -188,9 +213,10 @@ def _searches_without_end(contents: Sequence[Content], *, web_search: bool) -> C
 def _is_search_open(messages: Sequence[dict[str, Any]]) -> bool:
     turns = [message["content"] for message in messages if message["role"] == "assistant"]
     blocks: list[Block] = turns[-1] if turns else []
-    answered = {block["tool_use_id"] for block in blocks if _is_search_result(block)}
+    answered = _answered_searches(blocks)
     return any(block["type"] == "server_tool_use" and block["id"] not in answered for block in blocks)
 
 
-def _is_search_result(block: Block) -> bool:
-    return str(block["type"]).endswith("_tool_result") and block["type"] != "tool_result"
+def _answered_searches(blocks: Sequence[Block]) -> set[str]:
+    results = [block for block in blocks if block["type"].endswith("_tool_result") and block["type"] != "tool_result"]
+    return {block["tool_use_id"] for block in results if isinstance(block.get("tool_use_id"), str)}

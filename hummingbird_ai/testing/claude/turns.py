@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hummingbird_ai.testing.claude.blocks import Conversation, Message
+from hummingbird_ai.testing.claude.blocks import THINKING, Conversation, Message
 from hummingbird_ai.testing.claude.models import Traits
 
 
@@ -18,6 +18,7 @@ def order_problems(asked: Conversation, traits: Traits, *, paused: bool) -> Iter
     if sent[0].role != "user":
         yield 'messages: first message must use the "user" role'
     yield from _text_problems(sent)
+    yield from _last_block_problems(sent[:-1] if paused else sent)
     yield from _pairing_problems(sent)
     yield from _search_problems(sent, asked.lists_web_search)
     if sent[-1].role == "assistant" and not paused:
@@ -65,6 +66,13 @@ def _text_problems(sent: Sequence[Message]) -> Iterator[str]:
             inner = result.data.get("content") or []
             if isinstance(inner, list) and any(item.get("text") == "" for item in inner):
                 yield f"{result.path}.tool_result.content: text content blocks must be non-empty"
+
+
+def _last_block_problems(sent: Sequence[Message]) -> Iterator[str]:
+    """Seen with answers that were cut in a thought (tailcallhq/forgecode#2107)."""
+    for message in sent:
+        if message.role == "assistant" and message.blocks and message.blocks[-1].type in THINKING:
+            yield f"{message.path}: The final block in an assistant message cannot be `thinking`."
 
 
 def _pairing_problems(sent: Sequence[Message]) -> Iterator[str]:

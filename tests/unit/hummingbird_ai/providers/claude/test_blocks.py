@@ -11,6 +11,7 @@ from hummingbird_ai.canonical import Producer, message
 from hummingbird_ai.messages import Content
 from hummingbird_ai.providers.claude.blocks import load, normalised, result_block, save, to_stored
 
+SYSTEM = {"role": "system", "content": "x", "clear_at": "next_user_message"}
 OWN = Producer("anthropic", "vertex", "claude-opus-5-5")
 CITED = {
     "type": "text",
@@ -58,7 +59,7 @@ def conversation() -> list[Content]:
             "role": "assistant",
             "content": [normalised(block) for block in TURN],
             "producer": OWN.to_dict(),
-            "request": {"cached_to": 0, "before": [{"role": "system", "content": "x"}]},
+            "request": {"cached_to": 0, "before": [SYSTEM]},
         },
         {"role": "user", "content": [result_block("toolu_1", {"out": 1.5})]},
     ]
@@ -154,3 +155,35 @@ def test_a_thought_that_has_lost_its_signature_is_dropped() -> None:
     stored = [message("user", [{"type": "text", "text": "go"}]), message("assistant", [thought], OWN.to_dict())]
 
     assert load(stored, OWN)[1]["content"] == []
+
+
+def test_what_is_loaded_shares_nothing_with_what_was_stored() -> None:
+    contents = conversation()
+    stored = save(contents)
+    loaded = load(stored, OWN)
+    loaded[1]["request"]["before"][0]["content"] = "changed"
+    stored[1]["extra"]["before"].clear()
+
+    assert contents == conversation()
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda turn: turn["parts"][1].update(data={}), r"messages\[1\]\.parts\[1\]\.data\.type: a block has one"),
+        (lambda turn: turn["parts"][1].update(data={"type": "text"}), r"parts\[1\]\.data\.text: Field required"),
+        (lambda turn: turn["parts"][3]["data"].pop("id"), r"parts\[3\]\.data\.id: Field required"),
+        (lambda turn: turn["parts"][4]["data"].pop("tool_use_id"), r"parts\[4\]\.data\.tool_use_id: Field required"),
+        (lambda turn: turn["extra"].update(before="x"), r"messages\[1\]\.extra\.before: Input should be a valid list"),
+        (lambda turn: turn["extra"].update(before=[{}]), r"extra\.before\.0: Unable to extract tag"),
+        (lambda turn: turn["extra"].update(before=[{"role": "user", "content": "x"}]), r"extra\.before\.0\.user"),
+        (lambda turn: turn["extra"].update(before=[SYSTEM, SYSTEM]), r"extra\.before: List should have at most 1"),
+        (lambda turn: turn["extra"].update(cached_to="x"), r"extra\.cached_to: Input should be a valid integer"),
+    ],
+)
+def test_a_stored_turn_of_ones_own_that_was_damaged_names_the_place(change: Any, place: str) -> None:
+    stored = save(conversation())
+    change(stored[1])
+
+    with pytest.raises(ValueError, match=place):
+        load(stored, OWN)

@@ -66,24 +66,29 @@ def test_nothing_to_answer_is_said() -> None:
 @pytest.mark.parametrize("blank", ["", "  ", "\n\t", "\u00a0"])
 def test_blank_text_never_goes_out_again(blank: str) -> None:
     """Reports 13, 14 and 15: once in a history, it makes every later call fail."""
-    contents = [user(text(blank), text("go")), model(text(blank), THOUGHT, CALL), user(RESULT, text(blank))]
+    contents = [user(text(blank)), user(text("go")), model(text(blank), THOUGHT, CALL), user(RESULT, text(blank))]
 
-    sent = messages(contents)
-
-    assert [block["type"] for message in sent for block in message["content"]] == [
-        "text",
-        "thinking",
-        "tool_use",
-        "tool_result",
-    ]
+    assert [message["content"] for message in messages(contents)] == [[text("go")], [THOUGHT, CALL], [RESULT]]
 
 
-def test_blank_text_with_citations_and_a_thought_without_words_stay() -> None:
-    """Report 20: an empty thought that is signed is valid."""
-    cited = {**text(" "), "citations": [{"type": "web_search_result_location", "url": "u"}]}
+def test_blank_text_beside_words_and_a_thought_without_words_stay() -> None:
+    """Report 20: an empty thought that is signed is valid; and to take blank text from between two is an edit."""
     silent = {**THOUGHT, "thinking": ""}
+    blocks: list[dict[str, Any]] = [silent, text("\n\n"), THOUGHT, text("so"), CALL]
 
-    assert messages([user(), model(silent, cited), user()])[1]["content"] == [silent, cited]
+    assert messages([user(), model(*blocks), user(RESULT)])[1]["content"] == blocks
+    assert messages([user(), model(text(""), *blocks), user(RESULT)])[1]["content"] == blocks
+
+
+def test_a_turn_never_ends_in_a_thought() -> None:
+    """Reported as tailcallhq/forgecode#2107: the final block may be none, and the session is refused for ever."""
+    redacted = {"type": "redacted_thinking", "data": "x"}
+
+    assert messages([user(), model(text("so"), THOUGHT, redacted), user()])[1]["content"] == [text("so")]
+    assert messages([user(), model(text("so"), THOUGHT, text(" "), redacted), user()])[1]["content"][-1] == text(" ")
+    assert len(messages([user(), model(THOUGHT), user()])) == 1
+    dropped = messages([user(), model(text("so"), THOUGHT, SEARCH), user()], web_search=True)
+    assert dropped[1]["content"] == [text("so")]
 
 
 def test_a_turn_of_which_nothing_is_left_disappears_with_what_stood_before_it() -> None:
@@ -191,7 +196,7 @@ def test_a_search_that_nobody_can_answer_any_more_is_left_out(rest: list[Content
 
 def test_thinking_that_no_longer_fits_is_left_out_of_everything_before() -> None:
     contents = [user(), model(THOUGHT, CALL), user(RESULT)]
-    drafted = draft(contents, (), Ephemeral.CLEAR_AT, leave_thinking_out=True)
+    drafted = draft(contents, (), Ephemeral.CLEAR_AT, thinking_from=3)
 
     assert drafted.messages[1]["content"] == [CALL]
     assert drafted.notes == {"thinking_left_out": True}
@@ -221,3 +226,48 @@ def test_thinking_and_redacted_blocks_stay_whole_and_in_order() -> None:
     ]
 
     assert messages([user(), model(*blocks), user(RESULT)], "hurry", web_search=True)[1]["content"] == blocks
+
+
+# -- results --
+
+
+def test_results_stand_in_the_order_of_their_calls_however_they_came() -> None:
+    """Reports 1 and 2."""
+    calls = [{**CALL, "id": f"toolu_{number}"} for number in range(3)]
+    results = [{**RESULT, "tool_use_id": call["id"]} for call in calls]
+
+    for given in (
+        [user(*results)],
+        [user(results[2], results[0]), user(results[1])],
+        [user(text("first"), results[1]), user(results[0], results[2])],
+    ):
+        sent = messages([user(), model(*calls), *given])[2]["content"]
+        assert sent[:3] == results
+
+
+@pytest.mark.parametrize("rest", [[], [user(text("and now?"))], [user(RESULT)], [model(text("on"))]])
+def test_a_call_that_nobody_answered_is_said_to_have_no_result(
+    rest: list[Content], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Report 3: a run that died between a call and its result left the session refused for ever."""
+    second = {**CALL, "id": "toolu_2"}
+
+    answered = messages([user(), model(CALL, second), *rest])[2]["content"]
+
+    told = '{"error":"no result was recorded for this call"}'
+    assert answered[1] == {"type": "tool_result", "tool_use_id": "toolu_2", "content": told, "is_error": True}
+    assert answered[0]["tool_use_id"] == "toolu_1"
+    assert "the call of run got no result" in caplog.text
+
+
+@pytest.mark.parametrize("before", [[], [user(), model(CALL), user(RESULT)]])
+def test_a_result_that_nothing_asks_for_is_told(before: list[Content]) -> None:
+    with pytest.raises(BadRequest, match="a result for the call toolu_1 that nothing before it asks for"):
+        messages([*before, user(RESULT)])
+
+
+def test_words_with_half_a_character_are_mended_before_they_are_remembered() -> None:
+    """Report 17."""
+    drafted = draft([user()], ["hurry \ud83d"], Ephemeral.CLEAR_AT)
+
+    assert drafted.notes["before"][0]["content"] == "hurry \ufffd"

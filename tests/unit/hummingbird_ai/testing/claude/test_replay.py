@@ -27,7 +27,8 @@ answers = st.builds(
     redacted=st.booleans(),
     searches=st.lists(searches, max_size=2).map(tuple),
     calls=st.lists(st.just(("run", {"b": 1, "a": 2})), max_size=2).map(tuple),
-)
+).filter(lambda answer: not answer.thought or answer.text or answer.calls or answer.searches)
+"""Answers that a client can keep: one that ends in a thought is refused when it is sent again."""
 
 
 def go_on(body: dict[str, Any], document: dict[str, Any]) -> None:

@@ -95,6 +95,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         body_of(user(), assistant([tool_use()]), user([result()]), assistant([tool_use()]), user([result()])),
         "messages.3: `tool_use` ids must be unique",
     ),
+    "a thought at the end of an answer": (
+        body_of(user(), assistant([text("hi"), {"type": "redacted_thinking", "data": "x"}]), user()),
+        "messages.1: The final block in an assistant message cannot be `thinking`.",
+    ),
     "a search's id used twice": (
         body_of(user(), assistant([SEARCH, FOUND, SEARCH, FOUND]), user()),
         "messages.1: `tool_use` ids must be unique",
