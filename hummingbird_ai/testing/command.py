@@ -26,7 +26,11 @@ def serve(make: Callable[..., ProviderServer], title: str, options: Options) -> 
     chosen = vars(parser.parse_args())
     stop = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # before any thread exists: it is for sigwait alone
-    with make(_script(chosen.pop("script")), **chosen) as server:
+    try:
+        made = make(_script(chosen.pop("script")), **chosen)
+    except OSError as error:
+        raise SystemExit(f"--host {chosen['host']} --port {chosen['port']}: {error}") from None
+    with made as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         signal.sigwait(stop)
@@ -36,5 +40,8 @@ def _script(name: str) -> Script:
     module, _, function = name.partition(":")
     if not module or not function:
         raise SystemExit(f"--script {name}: write it as module:function")
-    script: Script = getattr(importlib.import_module(module), function)
+    try:
+        script: Script = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise SystemExit(f"--script {name}: {error}") from None
     return script

@@ -196,12 +196,21 @@ def test_the_server_runs_as_a_command_until_it_is_told_to_stop(
 
 
 @pytest.mark.parametrize("module", ["gemini_server", "claude_server"])
-def test_a_script_that_is_not_named_as_module_and_function_is_refused(module: str) -> None:
-    command = [sys.executable, "-m", f"hummingbird_ai.testing.{module}", "--script", "nothing"]
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--script", "nothing"], "--script nothing: write it as module:function"),
+        (["--script", "no_such_module:f"], "--script no_such_module:f: No module named 'no_such_module'"),
+        (["--script", "json:no_such"], "--script json:no_such: module 'json' has no attribute 'no_such'"),
+        (["--script", "json:loads", "--host", "192.0.2.1"], "--host 192.0.2.1 --port 0: "),
+    ],
+)
+def test_a_command_that_cannot_serve_says_which_option_is_wrong(module: str, options: list[str], words: str) -> None:
+    command = [sys.executable, "-m", f"hummingbird_ai.testing.{module}", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == 1
-    assert "write it as module:function" in done.stderr
+    assert done.stderr.startswith(words)
 
 
 def test_an_observer_is_shown_what_any_server_accepts_while_it_is_open() -> None:
