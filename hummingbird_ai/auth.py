@@ -43,12 +43,16 @@ class VertexAuth:
 
     @property
     def project(self) -> str:
-        """The explicit one, then GOOGLE_CLOUD_PROJECT, then the one the credentials name; AuthFailed without any."""
+        """The explicit one, then GOOGLE_CLOUD_PROJECT, then the one the credentials name; AuthFailed without any.
+
+        Where the credentials have to name it, ask after `headers`: that hears an abort while it waits for them.
+        """
         named = self._explicit_project or self._environment.get("GOOGLE_CLOUD_PROJECT", "")
         if named:
             return named
-        with self._lock:
-            self._find_credentials()
+        if self._credentials is None:
+            with self._lock:
+                self._find_credentials()
         if not self._adc_project:
             raise AuthFailed("no Google Cloud project: none given, GOOGLE_CLOUD_PROJECT unset, none in the credentials")
         return self._adc_project
@@ -63,7 +67,7 @@ class VertexAuth:
         with self._alone(abort):
             credentials = self._find_credentials()
             if not credentials.valid or (renew and refused in ("", credentials.token)):
-                self._refresh(credentials)
+                _refresh(credentials)
             return {"Authorization": f"Bearer {credentials.token}"}
 
     @contextmanager
@@ -78,20 +82,32 @@ class VertexAuth:
 
     def _find_credentials(self) -> Any:
         if self._credentials is None:
-            try:
-                self._credentials, self._adc_project = google.auth.default(scopes=[SCOPE], request=_request())
-            except google.auth.exceptions.GoogleAuthError as error:
-                raise _in_our_words(error, ()) from None
-            except (OSError, ValueError, AttributeError) as error:  # a file that is not what google-auth expects
-                raise AuthFailed(f"Google credentials: {error}"[:500]) from None
+            found = _default_credentials()
+            if isinstance(found, ModelError):
+                raise found
+            # the project first: `project` looks without the lock whether there are credentials
+            self._adc_project, self._credentials = found
         return self._credentials
 
-    def _refresh(self, credentials: Any) -> None:
-        try:
-            credentials.refresh(_request())
-        except (google.auth.exceptions.GoogleAuthError, OSError) as error:
-            # `from None`: what lies under it holds the request for the token
-            raise _in_our_words(error, [getattr(credentials, name, None) for name in _SECRETS]) from None
+
+def _default_credentials() -> tuple[str | None, Any] | ModelError:
+    """Project and credentials. An error is returned: raised where another one is handled, it would hold on to it."""
+    try:
+        credentials, project = google.auth.default(scopes=[SCOPE], request=_request())
+    except google.auth.exceptions.GoogleAuthError as error:
+        return _in_our_words(error, ())
+    except (OSError, ValueError, AttributeError) as error:  # a file that is not what google-auth expects
+        return AuthFailed(f"Google credentials: {error}"[:500])
+    return project, credentials
+
+
+def _refresh(credentials: Any) -> None:
+    try:
+        credentials.refresh(_request())
+        return
+    except (google.auth.exceptions.GoogleAuthError, OSError) as error:
+        problem = _in_our_words(error, [getattr(credentials, name, None) for name in _SECRETS])
+    raise problem  # not in the `except`: what is handled there holds the request for the token
 
 
 def _request() -> Any:

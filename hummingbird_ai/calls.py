@@ -35,6 +35,8 @@ LONGEST_WAIT_SECONDS = 60.0
 """Without a hint of the server: 1, 2, 4 … 60 s, each with up to one second of jitter."""
 LONGEST_HINT_SECONDS = 600.0
 """Where only the number of attempts is limited: a server that asks for more is not waited for."""
+SHOWN_PROBLEM = 500
+"""Characters of a validation's words that go into the error and the log: they may quote the whole answer."""
 
 
 def generate_with_retry(
@@ -59,8 +61,10 @@ def generate_with_retry(
 
     The limit is `retry_seconds` from the first call on (no wait ends after it) or `max_attempts` calls, whichever
     comes first; without either, DEFAULT_ATTEMPTS calls. `validate` rejects an answer by raising ValueError (raised
-    to the caller as Rejected) or a ModelError; it shares the limit. A wait lasts at least as long as the
-    provider asks (but not over LONGEST_HINT_SECONDS), and ends at once when `abort` is set (CallAborted).
+    to the caller as Rejected, with the first SHOWN_PROBLEM characters) or a ModelError; it shares the limit.
+    A wait lasts at least as long as the provider asks, and ends at once when `abort` is set (CallAborted). Where the
+    provider asks for more than is left of `retry_seconds` (without it: than LONGEST_HINT_SECONDS), its error is raised
+    at once and says so.
 
     `on_billed` and `metrics` see every answer that is paid for exactly once, rejected ones and the paid part of a
     failed call included.
@@ -95,8 +99,10 @@ def _check(response: ModelResponse, validate: Callable[[ModelResponse], None] | 
         return
     try:
         validate(response)
+        return
     except ValueError as error:
-        raise Rejected(f"the answer was rejected: {error}") from error
+        problem = str(error)[:SHOWN_PROBLEM]
+    raise Rejected(f"the answer was rejected: {problem}")  # not in the `except`: that may hold the whole answer
 
 
 def _sleep(seconds: float, sleep: Callable[[float], object] | None, abort: Abort | None) -> None:
@@ -113,7 +119,7 @@ class _Attempts:
 
     def __init__(self, retry_seconds: float | None, max_attempts: int | None, clock: Callable[[], float]) -> None:
         limits: list[stop_base] = []
-        self._longest = LONGEST_HINT_SECONDS if retry_seconds is None else retry_seconds
+        self._budget = retry_seconds
         if retry_seconds is not None:
             limits.append(stop_before_delay(retry_seconds))
         if max_attempts is not None or retry_seconds is None:
@@ -130,12 +136,33 @@ class _Attempts:
             raise error
         state = self._state
         state.outcome_timestamp = self._clock()
-        state.upcoming_sleep = max(self._wait(state), error.retry_after or 0.0)
-        if self._stop(state) or state.upcoming_sleep > self._longest:
+        hint = error.retry_after or 0.0
+        state.upcoming_sleep = max(self._wait(state), hint)
+        beyond = self._beyond(hint)
+        if beyond:
+            _say_more(error, f"the provider asks for {_seconds(hint)}, {beyond}")
+        if beyond or self._stop(state):
             raise error
         wait = state.upcoming_sleep
         state.prepare_for_next_attempt()
         return wait
+
+    def _beyond(self, hint: float) -> str:
+        """What a wait of this many seconds is too long for, empty if it is not."""
+        if self._budget is None:
+            return f"at most {_seconds(LONGEST_HINT_SECONDS)} are waited" if hint > LONGEST_HINT_SECONDS else ""
+        left = max(0.0, self._budget - (self._state.seconds_since_start or 0.0))
+        return f"{_seconds(left)} are left" if hint > left else ""
+
+
+def _seconds(seconds: float) -> str:
+    return f"{round(seconds, 1):g} s"
+
+
+def _say_more(error: ModelError, words: str) -> None:
+    """Add to the error's message: it is raised as it came, with whatever a provider's adapter put into it."""
+    error.problem = f"{error.problem.rstrip('. ')}; {words}"
+    error.args = (f"{error.problem}. {error.advice}",)
 
 
 class _Accounts:

@@ -155,8 +155,8 @@ def post(
         try:
             return _exchange(session, url, body, dict(headers), seconds, max_bytes)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            # `from None`: the exceptions of requests hold the request, and with it the key
-            raise _in_our_words(error, url, seconds) from None
+            problem = _in_our_words(error, url, seconds)
+        raise problem  # not in the `except`: the exceptions of requests hold the request, and with it the key
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         return seconds
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)

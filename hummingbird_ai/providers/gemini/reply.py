@@ -10,14 +10,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from hummingbird_ai.errors import MalformedReply
+from hummingbird_ai.errors import MalformedReply, ModelError
 from hummingbird_ai.http import HttpReply
 from hummingbird_ai.messages import Finish, Source, Usage
 from hummingbird_ai.providers.gemini.parts import is_before_3, normalised
-from hummingbird_ai.providers.google.errors import error_of, from_error, redacted, unreadable
+from hummingbird_ai.providers.google.errors import SHOWN_BODY, error_of, from_error, redacted, unreadable
 from hummingbird_ai.serialise import clean_text
 
 CONTINUATION = "CONTINUATION"
+_LONGEST_NAME = 100
 
 _NUDGE = frozenset(
     {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
@@ -141,22 +142,29 @@ class Pass:
 
 def read(reply: HttpReply, secrets: Sequence[str] = ()) -> Pass:
     """Read a 200; raises MalformedReply, or the error that came in its body."""
+    found = _pass_or_error(reply, secrets)
+    if isinstance(found, ModelError):
+        raise found
+    return found
+
+
+def _pass_or_error(reply: HttpReply, secrets: Sequence[str]) -> Pass | ModelError:
+    """An error is returned: raised where another one is handled, it would hold on to the whole body with it."""
     try:
         document = json.loads(reply.body)
     except (ValueError, RecursionError):
-        raise unreadable(reply, "the answer is not JSON", secrets) from None
+        return unreadable(reply, "the answer is not JSON", secrets)
     error = error_of(document)
     if error is not None:
         code = error.get("code")
-        raise from_error(error, code if isinstance(code, int) else 500, reply.headers, secrets)
+        return from_error(error, code if type(code) is int and 400 <= code < 600 else 500, reply.headers, secrets)
     try:
-        parsed = _Reply.model_validate(document)
-        return _pass(parsed, secrets)
+        return _pass(_Reply.model_validate(document), secrets)
     except ValidationError as problem:
         where = ".".join(str(step) for step in problem.errors()[0]["loc"])
-        raise unreadable(reply, f"the answer has an unexpected shape at {where or 'its top'}", secrets) from None
+        return unreadable(reply, f"the answer has an unexpected shape at {where[:_LONGEST_NAME] or 'its top'}", secrets)
     except RecursionError:
-        raise MalformedReply("the answer is nested too deeply to be kept") from None
+        return MalformedReply("the answer is nested too deeply to be kept")
 
 
 def _pass(reply: _Reply, secrets: Sequence[str]) -> Pass:
@@ -168,17 +176,18 @@ def _pass(reply: _Reply, secrets: Sequence[str]) -> Pass:
     version = reply.model_version or ""
     return Pass(
         parts=tuple(kept for part in candidate.content.parts if not _is_empty(kept := normalised(part))),
-        reason=_shown(reason, secrets),
-        message=_shown(message, secrets),
+        reason=_shown(reason, secrets, _LONGEST_NAME),
+        message=_shown(message, secrets, SHOWN_BODY - _LONGEST_NAME),
         usage=usage_of(reply.usage_metadata, candidate.grounding_metadata, version),
-        model_version=_shown(version, secrets),
+        model_version=_shown(version, secrets, _LONGEST_NAME),
         continuation_token=candidate.continuation_token or "",
         sources=_sources(candidate.grounding_metadata),
     )
 
 
-def _shown(text: str, secrets: Sequence[str]) -> str:
-    return redacted(clean_text(text), secrets)
+def _shown(text: str, secrets: Sequence[str], most: int) -> str:
+    """Not more characters of it, without the secrets: it goes into logs, records and the labels of metrics."""
+    return redacted(clean_text(text), secrets)[:most]
 
 
 def _is_empty(part: Mapping[str, Any]) -> bool:

@@ -24,11 +24,15 @@ from hummingbird_ai.http import HttpReply, retry_after
 SHOWN_BODY = 500
 _SHOWN_WORD = 50
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
-_OVERFLOW = ("input token count", "number of tokens allowed")
+_OVERFLOW = ("input token count", "number of tokens allowed", "prompt is too long", "exceed context limit")
+"""Google's words, and Claude's where Google's front end passes them on."""
+_NO_MONEY = "credit balance is too low"
 _BY_STATUS: Mapping[int, type[ModelError]] = {
     401: AuthFailed,
+    402: QuotaExhausted,
     403: AuthFailed,
     408: Overloaded,
+    409: Overloaded,
     413: RequestTooLarge,
     429: RateLimited,
     499: ModelError,
@@ -83,9 +87,17 @@ def from_error(
 def _kind(status: int, word: str, message: str, details: Sequence[Mapping[str, Any]]) -> type[ModelError]:
     if status == 429:
         return QuotaExhausted if _is_daily(details) else RateLimited
+    if status in (400, 403) and _is_unpaid(status, word, message):
+        return QuotaExhausted
     if status == 400:
-        return _kind_of_bad_request(word, message, details)
+        return _kind_of_bad_request(message, details)
     return _by_status(status)
+
+
+def _is_unpaid(status: int, word: str, message: str) -> bool:
+    """There is no money, or no billing account. A 429 sends people to their "plan and billing details" each minute,
+    and a 400 may name a tool for billing."""
+    return _NO_MONEY in message or ("billing" in message and (status == 403 or word == "FAILED_PRECONDITION"))
 
 
 def _by_status(status: int) -> type[ModelError]:
@@ -93,15 +105,13 @@ def _by_status(status: int) -> type[ModelError]:
     return _BY_STATUS.get(status, Overloaded if status >= 500 else BadRequest)
 
 
-def _kind_of_bad_request(word: str, message: str, details: Sequence[Mapping[str, Any]]) -> type[ModelError]:
+def _kind_of_bad_request(message: str, details: Sequence[Mapping[str, Any]]) -> type[ModelError]:
     if any(phrase in message for phrase in _OVERFLOW):
         return ContextOverflow
     if "request payload size exceeds" in message:
         return RequestTooLarge
     if any(item.get("reason") == "API_KEY_INVALID" for item in details):
         return AuthFailed
-    if word == "FAILED_PRECONDITION" and "billing" in message:
-        return QuotaExhausted
     return BadRequest
 
 

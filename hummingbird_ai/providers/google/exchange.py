@@ -33,7 +33,8 @@ def exchange(
     max_bytes: int,
     abort: Abort | None = None,
 ) -> HttpReply:
-    """The answer of any status; `address` may have to look up the project first, so it is called here.
+    """The answer of any status; `address` may have to look up the project, so it is called here, after the headers:
+    by then there are credentials to look into, and nobody has to be waited for.
 
     `max_bytes` is what the provider takes of a request: more is RequestTooLarge before anything is sent. Else raises
     what `hummingbird_ai.http.post` and the credentials raise.
@@ -42,7 +43,8 @@ def exchange(
         raise RequestTooLarge(f"the request has {len(body):,} bytes, the provider takes {max_bytes:,}")
     for renew in (False, True):
         with cuttable(abort):  # credentials may have to be fetched first
-            url, authorisation = address(), caller.headers(renew=renew, abort=abort)
+            authorisation = caller.headers(renew=renew, abort=abort)
+            url = address()
         reply = post(session, url, body=body, headers={**headers, **authorisation}, seconds=seconds, abort=abort)
         if reply.status != 401 or not caller.renewable:
             break

@@ -162,8 +162,8 @@ def test_a_token_service_that_repeats_what_it_was_given_does_not_bring_it_into_t
 
     with pytest.raises(AuthFailed, match=r"no: \[redacted\], \[redacted\]") as caught:
         auth.headers()
-    assert "-secret" not in f"{caught.value!r} {caught.value.__cause__!r}"
-    assert caught.value.__suppress_context__
+    assert "-secret" not in f"{caught.value!r}"
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.usefixtures("credentials_file")
@@ -188,6 +188,34 @@ def test_an_abort_ends_the_wait_for_a_token_that_another_thread_fetches(tokens: 
     assert auth.headers() == {"Authorization": "Bearer token-1"}
 
 
+@pytest.mark.usefixtures("credentials_file")
+def test_an_abort_also_ends_the_call_of_a_conversation_whose_project_the_credentials_name(
+    tokens: TokenService,
+) -> None:
+    abort, fetching, go_on = Abort(), threading.Event(), threading.Event()
+    auth = VertexAuth(environment={})
+    waited: list[bool] = []
+
+    def stall() -> None:
+        fetching.set()
+        waited.append(go_on.wait(10))
+
+    tokens.before_answer = stall
+    first = threading.Thread(target=auth.headers)
+    first.start()
+    assert fetching.wait(30)
+    assert auth.project == "project-of-the-credentials"
+    endpoint = VertexEndpoint(auth, "global", "http://localhost:1")
+    model = GeminiModel("gemini-3.8-flash", endpoint)
+    threading.Timer(0.1, abort.set, ["Cancelled"]).start()
+    with pytest.raises(CallAborted, match="Cancelled"):
+        model.generate([model.make_user_content("go")], system="s", tools=[], abort=abort)
+    go_on.set()
+    first.join()
+    assert waited == [True]
+    assert "projects/project-of-the-credentials/" in endpoint.url("m")
+
+
 def test_a_bundle_of_authorities_that_is_not_there_is_a_transport_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
     given = {"refresh_token": "refresh-secret", "client_secret": "client-secret", "client_id": "1"}
@@ -205,8 +233,9 @@ def test_a_credentials_file_of_another_shape_is_an_auth_failure(
     path.write_text(content)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
 
-    with pytest.raises(AuthFailed, match="Google credentials: "):
+    with pytest.raises(AuthFailed, match="Google credentials: ") as caught:
         VertexAuth("p").headers()
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.usefixtures("credentials_file")

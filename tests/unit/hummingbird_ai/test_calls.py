@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -13,7 +14,14 @@ from prometheus_client import CollectorRegistry
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
-from hummingbird_ai.calls import DEFAULT_ATTEMPTS, LONGEST_WAIT_SECONDS, CallMetrics, generate_with_retry
+from hummingbird_ai.calls import (
+    DEFAULT_ATTEMPTS,
+    LONGEST_HINT_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    SHOWN_PROBLEM,
+    CallMetrics,
+    generate_with_retry,
+)
 from hummingbird_ai.errors import (
     BadRequest,
     CallAborted,
@@ -22,6 +30,7 @@ from hummingbird_ai.errors import (
     ModelError,
     Overloaded,
     RateLimited,
+    Rejected,
     TransportFailed,
 )
 from hummingbird_ai.messages import Finish, ModelAdapter, ModelResponse, ToolDef, Usage
@@ -135,12 +144,41 @@ def test_a_budget_is_used_before_it_is_given_up() -> None:
     assert 600 - LONGEST_WAIT_SECONDS - 1 <= time_.now - 1000 < 600
 
 
-def test_a_hint_beyond_the_budget_is_not_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("hint", "limit", "words"),
+    [
+        (61, {"retry_seconds": 60}, "slow; the provider asks for 61 s, 48.8 s are left. If"),
+        (1e300, {"retry_seconds": 5}, "slow; the provider asks for 1e+300 s, 0 s are left. If"),
+        (LONGEST_HINT_SECONDS + 1, {}, "slow; the provider asks for 601 s, at most 600 s are waited. If"),
+        (3600, {"max_attempts": 3}, "slow; the provider asks for 3600 s, at most 600 s are waited. If"),
+    ],
+)
+def test_a_hint_beyond_the_limit_is_not_waited_for_and_the_error_says_so(
+    hint: float, limit: dict[str, float], words: str
+) -> None:
+    time_ = Time(11.25)
+    error = RateLimited("slow.", status=429, retry_after=hint)
+
+    with pytest.raises(RateLimited) as caught:
+        ask([time_.call(error), "fine"], time_, **limit)
+    assert caught.value is error
+    assert words in str(error)
+    assert error.problem == words.removesuffix(". If")
+    assert not time_.waits
+
+
+def test_the_longest_hint_is_waited_for_where_only_the_attempts_are_limited() -> None:
     time_ = Time()
 
-    with pytest.raises(RateLimited):
-        ask([RateLimited("slow", retry_after=61), "fine"], time_, retry_seconds=60)
-    assert not time_.waits
+    assert ask([RateLimited("slow", retry_after=LONGEST_HINT_SECONDS), "fine"], time_).text == "fine"
+    assert time_.waits == [LONGEST_HINT_SECONDS]
+
+
+def test_an_error_whose_hint_could_be_waited_for_is_raised_as_it_is() -> None:
+    with pytest.raises(RateLimited) as caught:
+        ask([RateLimited("slow", retry_after=3)], Time(), max_attempts=1)
+
+    assert caught.value.problem == "slow"
 
 
 @given(st.floats(0, 400), st.floats(0, 100), st.integers(0, 3), st.floats(1e-3, 1e9))
@@ -157,7 +195,7 @@ def test_a_hint_beyond_what_is_left_of_the_budget_ends_it_at_once_with_the_error
     with pytest.raises(ModelError) as caught:
         ask(script, time_, retry_seconds=budget)
 
-    if caught.value.problem == "the last":
+    if caught.value.problem.startswith("the last; the provider asks for "):
         assert len(time_.waits) == before
     else:  # the waits before it had used the budget up
         assert len(time_.waits) < before
@@ -260,6 +298,22 @@ def test_a_rejected_answer_is_asked_for_again_within_the_same_limit() -> None:
     assert ask(script, Time(), validate=reject_the_first_two(), max_attempts=4).text == "three"
     with pytest.raises(MalformedReply, match="rejected: no JSON in it"):
         ask(script, Time(), validate=reject_the_first_two(), max_attempts=3)
+
+
+def test_of_a_rejection_the_beginning_is_shown_and_the_answer_is_not_held(caplog: pytest.LogCaptureFixture) -> None:
+    def reject(response: ModelResponse) -> None:
+        json.loads("x" * 1_000_000)
+        raise AssertionError("that was no JSON")
+
+    def quote(response: ModelResponse) -> None:
+        raise ValueError("x" * 1_000_000)
+
+    for validate in (reject, quote):
+        with pytest.raises(Rejected) as caught:
+            ask(["a", "b"], Time(), validate=validate, max_attempts=2)
+        assert len(caught.value.problem) < SHOWN_PROBLEM + 100
+        assert caught.value.__context__ is None
+    assert len(caplog.text) < 5000
 
 
 def test_a_validation_may_end_it_with_an_error_of_its_own() -> None:

@@ -294,6 +294,41 @@ def test_an_answer_that_is_never_finished_is_cut_after_the_cap() -> None:
     assert response.text == "x" * MAX_PASSES
 
 
+@pytest.mark.parametrize(("written", "asked"), [([10, 9, 1, 5], 3), ([20], 1), ([19, 0, 1], 3)])
+def test_an_answer_that_has_used_up_its_tokens_is_not_continued(written: list[int], asked: int) -> None:
+    """Each pass may write as many as the whole answer: without this a caller's limit would hold for no answer."""
+    seen: list[int] = []
+
+    def script(body: dict[str, Any], n: int) -> Answer:
+        seen.append(n)
+        usage = {"promptTokenCount": 1, "candidatesTokenCount": written[n]}
+        return Answer(text="x", finish="CONTINUATION", continuation_token="again", usage=usage)
+
+    with GeminiServer(script) as server:
+        model = build_model("gemini-4-argon", google_api_key="test-key", base_url=server.url)
+        response = model.generate([model.make_user_content("go")], system="s", tools=[], max_output_tokens=20)
+
+    assert len(seen) == asked
+    assert (response.text, response.finish) == ("x" * asked, Finish.MAX_TOKENS)
+    assert response.usage.output_tokens == 20
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"candidates": [{"finishReason": "R" * 10**6, "finishMessage": "m" * 10**6}], "modelVersion": "v" * 10**6},
+        {"promptFeedback": {"blockReason": "R" * 10**6, "blockReasonMessage": "m" * 10**6}},
+    ],
+)
+def test_what_a_broken_server_says_of_its_answer_is_bounded(document: dict[str, Any]) -> None:
+    """It goes into logs, records, and the labels of metrics, which live as long as the process."""
+    response = answered(Body(json.dumps(document).encode()))
+
+    assert "R: m" in response.finish_reason
+    assert len(response.finish_reason) <= 502
+    assert len(response.model_version) <= 100
+
+
 def test_the_paid_passes_of_a_split_answer_that_fails_are_not_lost() -> None:
     answers: list[Reply] = [Answer(text="a", finish="CONTINUATION", continuation_token="t"), HttpError(503)]
 
@@ -324,6 +359,7 @@ DEEP = b"[" * 480 + b"]" * 480
         (Body(b'{"candidates": [{"content": {"parts": [{"functionCall": {"args": []}}]}}]}'), "unexpected shape"),
         (Body(b'{"candidates": [{"content": {"parts": [{"text": "", "x": ' + DEEP + b"}]}}]}"), "deeply"),
         (Body(b"[" * 100_000), "not JSON"),
+        (Body(b'{"candidates": [{"' + b"k" * 10**6 + b'": 1, "content": 5}]}'), "unexpected shape at candidates"),
         (Body(b'{"candidates": [' + b"9" * 5000 + b"]}"), "not JSON"),
     ],
 )
@@ -334,6 +370,7 @@ def test_a_200_that_is_no_answer_is_malformed_and_retryable(reply: Body, problem
 
     assert caught.value.retryable
     assert len(str(caught.value)) < 800
+    assert caught.value.__context__ is None
 
 
 def test_half_a_body_is_a_transport_failure() -> None:
