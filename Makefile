@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HUMMINGBIRD_SERVERS := $(SERVERS)
 
-.PHONY: help setup demo test test-unit test-e2e endurance lint crds requirements cluster-up cluster-down bench clean
+.PHONY: help setup demo test test-unit test-e2e coverage endurance lint crds requirements cluster-up cluster-down bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ test: lint test-unit test-e2e ## Everything that CI runs
 
 test-unit: $(VENV)/.ready ## Fast tests, no network
 	$(PYTHON) -m pytest tests/unit -q -n 2
+
+coverage: $(VENV)/.ready ## Branches of what translates, stores, classifies and prices; less than all of them fails
+	$(PYTHON) -m pytest tests/unit/hummingbird_ai -q -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-e2e: setup cluster-up ## Tests on a real API server, a real node, real pods
 	$(PYTHON) -m pytest tests/e2e -q -m "not alone" -n 3 --dist loadfile
