@@ -263,7 +263,7 @@ class Worker:
             max_cost_usd=limits.max_cost_usd or Decimal(0),
             deadline=time.monotonic() + task.seconds_left,
         )
-        return budget.fitted(restored_tokens=saved.context_tokens if saved else 0, window=self._doors.window(model))
+        return budget.fitted(restored_tokens=saved.tokens_for(model) if saved else 0, window=self._doors.window(model))
 
 
 def reason_of(error: Exception) -> str:

@@ -209,3 +209,13 @@ def test_a_session_that_cannot_be_read_is_invalid_and_says_why(
     store.blobs[key] = data
     with pytest.raises(Invalid, match=rf"sessions/s1/context\.json: this session .*{words}"):
         sessions.load("s1")
+
+
+def test_for_the_model_that_counted_it_a_session_is_as_large_as_it_counted_and_for_another_by_its_bytes() -> None:
+    answer = {"version": 1, "role": "assistant", "parts": [], "producer": {"model": "gemini-3.8-flash"}}
+    small = SavedSession(**{**vars(FIRST), "contents": [*FIRST.contents, answer]})
+    large = SavedSession(**{**vars(FIRST), "contents": [{"role": "user", "text": "x" * 9000}, answer]})
+
+    assert large.tokens_for("gemini-3.8-flash") == 1234
+    assert small.tokens_for("claude-opus-5-5") == 1234
+    assert 3000 < large.tokens_for("claude-opus-5-5") < 3500
