@@ -11,8 +11,9 @@ that others cannot read. Parts:
     {"type": "tool_result", "id", "name", "result", "signature"?, "minted"?}                      user
     {"type": "opaque", "data", "text"?}                          only its producer can read it; `text` is for others
 
-`minted`: the provider gave no id, so none is sent back to it. Any part may carry `extra`, further keys of its producer;
-a call or result also `payload_extra`, keys from inside the provider's call or result. `arguments`, `result`, `data` and
+`minted`: the provider gave no id, so none is sent back to it. Any part may carry `extra`, further keys of its producer,
+none of which is called like one of the part's own (`OWN_KEYS`); a call or result also `payload_extra`, keys from inside
+the provider's call or result other than its id and name. `arguments`, `result`, `data` and
 both kinds of extra are JSON objects. Signatures and ids are strings that nobody decodes or changes.
 
 `checked` refuses what is not this form, `repaired` puts messages in an order every provider accepts, and `readable_by`
@@ -20,6 +21,7 @@ makes them fit to be sent to one producer.
 """
 
 from hummingbird_ai.canonical_form import (
+    OWN_KEYS,
     VERSION,
     Message,
     Producer,
@@ -34,6 +36,7 @@ from hummingbird_ai.canonical_repair import NO_RESULT, readable_by, repaired
 
 __all__ = [
     "NO_RESULT",
+    "OWN_KEYS",
     "VERSION",
     "Message",
     "Producer",

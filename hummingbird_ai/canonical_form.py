@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from hummingbird_ai.serialise import clean
 
@@ -14,6 +15,16 @@ VERSION = 1
 Message = dict[str, Any]
 
 _JsonObject = dict[str, Any]
+_ABSENT: Any = Field(default=None)
+"""May be left out, but is never null."""
+OWN_KEYS: Mapping[str, frozenset[str]] = {
+    "text": frozenset({"type", "text"}),
+    "thinking": frozenset({"type", "text", "signature"}),
+    "tool_call": frozenset({"type", "id", "name", "arguments"}),
+    "tool_result": frozenset({"type", "id", "name", "result"}),
+    "opaque": frozenset({"type", "data"}),
+}
+"""What a part of each type says in the same words to everybody; no key of its `extra` may be called so."""
 _TYPES = {"user": "text, tool_result or opaque", "assistant": "text, thinking, tool_call or opaque"}
 
 
@@ -68,8 +79,9 @@ def is_blank(part: Mapping[str, Any]) -> bool:
 
 
 def checked(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """A copy of stored messages that is known to have the form: own keys in their order, lone surrogates and blank
-    text gone.
+    """A copy of stored messages that is known to have the form: own keys in their order, lone surrogates and empty
+    text gone. Blank text stays where another text of its message says something: there providers take it, and may
+    have bound what follows to it.
 
     Raises ValueError naming the first place that is not the form and what would be right there.
     """
@@ -92,7 +104,9 @@ def _checked(stored: Any, place: str) -> Message:
         _MESSAGE.validate_python(cleaned)
     except ValidationError as error:
         raise ValueError(_in_words(error, place)) from None
-    return {**cleaned, "parts": [part for part in cleaned["parts"] if not is_blank(part)]}
+    speaks = any(part["type"] == "text" and part["text"].strip() for part in cleaned["parts"])
+    parts = [part for part in cleaned["parts"] if not is_blank(part) or (speaks and part["text"])]
+    return {**cleaned, "parts": parts}
 
 
 def _check_version(stored: Message, place: str) -> None:
@@ -111,7 +125,16 @@ class _Shape(BaseModel):
 
 
 class _Part(_Shape):
+    type: str
     extra: _JsonObject = {}
+
+    @model_validator(mode="after")
+    def _beside_each_other(self) -> Self:
+        """What a producer adds must not take the place of what everybody reads."""
+        for name, taken in (("extra", OWN_KEYS[self.type]), ("payload_extra", {"id", "name"})):
+            if clash := getattr(self, name, {}).keys() & taken:
+                raise PydanticCustomError("taken", "{name}.{key}", {"name": name, "key": min(clash)})
+        return self
 
 
 class _Text(_Part):
@@ -160,7 +183,7 @@ class _Producer(_Shape):
 
 class _Message(_Shape):
     version: int
-    producer: _Producer | None = Field(default=None)
+    producer: _Producer = _ABSENT
     extra: _JsonObject = {}
 
 
@@ -189,6 +212,10 @@ def _in_words(error: ValidationError, place: str) -> str:
         name, right = ("type", _TYPES[role]) if role else ("role", "user or assistant")
         found = first["input"].get(name)
         return f"{where}.{name}: must be {right}" + ("" if found is None else f", not {_shown(found)}")
+    if kind == "taken":
+        return f"{where}.{first['msg']}: the part itself has this key"
+    if kind == "model_type":
+        return f"{where}: must be an object, not {_shown(first['input'])}"
     if kind == "missing":
         return f"{where}: is missing"
     if kind == "extra_forbidden":

@@ -15,6 +15,8 @@ from typing import Any
 from hummingbird_ai.canonical_form import Message, Producer, checked, is_own, message
 
 _MAPPED_ID = re.compile(r"call_[0-9a-f]{24}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""A tool's name that every provider takes in a call."""
 NO_RESULT = {"error": "no result was recorded for this call"}
 """What a model is told of a call that nobody answered."""
 _OPENING = {"type": "text", "text": "(the start of this conversation was not kept)"}
@@ -23,9 +25,10 @@ _OPENING = {"type": "text", "text": "(the start of this conversation was not kep
 def repaired(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     """The messages in an order every provider accepts; a well-formed list comes back equal.
 
-    All results of an assistant turn stand in the one message after it, in the order of its calls; a missing one is
-    said to be missing, one without a call is dropped; text that stood among results follows them. Calls at the very
-    end stay open: their results are yet to come. Raises ValueError for what is not the stored form.
+    All results of an assistant turn stand in the one message after it, in the order of its calls and under their
+    names; a missing one is said to be missing, one without a call is dropped; text that stood among results follows
+    them. Calls at the very end stay open: their results are yet to come. Raises ValueError for what is not the stored
+    form.
     """
     return _ordered(checked(messages))
 
@@ -36,7 +39,8 @@ def readable_by(messages: Sequence[Mapping[str, Any]], producer: Producer) -> li
     Its own messages stay as they are. Of others' there stay text (never blank), calls (`type`, `id`, `name`,
     `arguments`) and results (`type`, `id`, `name`, `result`); an opaque part becomes its `text` if it has one. So it is
     with the words of a user's message that names no producer; a result always goes with its call. Others' call ids
-    become `[A-Za-z0-9_-]{1,64}`, pairwise, and unique in the conversation.
+    become `[A-Za-z0-9_-]{1,64}`, pairwise, and unique in the conversation; a tool's name of theirs that is not
+    `[A-Za-z_][A-Za-z0-9_-]{0,63}` becomes one that is, always the same.
 
     Equal input gives equal output, and a session cut before an assistant turn gives the beginning of the whole one's.
     Raises ValueError for what is not the stored form.
@@ -60,10 +64,18 @@ def _plain(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if part["type"] == "tool_result":
         return part
     if part["type"] == "tool_call":
-        return {key: part[key] for key in ("type", "id", "name", "arguments")}
+        return {"type": "tool_call", "id": part["id"], "name": _usual(part["name"]), "arguments": part["arguments"]}
     if part["type"] != "thinking" and part.get("text", "").strip():
         return {"type": "text", "text": part["text"]}
     return None
+
+
+def _usual(name: str) -> str:
+    """A name that every provider takes; another one keeps what can be read of it and is told apart by a hash."""
+    if _NAME.fullmatch(name):
+        return name
+    words = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40].strip("_") or "tool"
+    return f"{'_' if words[0].isdigit() else ''}{words}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _paired(stored: Message, previous: Message | None, producer: Producer, ids: _Ids) -> Message:
@@ -165,8 +177,16 @@ def _answered(calls: Sequence[Mapping[str, Any]], users: Sequence[Message]) -> l
 
 
 def _result_of(call: Mapping[str, Any], results: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The result of a call, taken out of the list: in its name, and with an id for the provider if the call has one."""
+    named = {"type": "tool_result", "id": call["id"], "name": call["name"]}
     for index, result in enumerate(results):
         if result["id"] == call["id"]:
-            return results.pop(index)
-    marks = {"minted": True} if call.get("minted") else {}
-    return {"type": "tool_result", "id": call["id"], "name": call["name"], "result": dict(NO_RESULT), **marks}
+            found = {**results.pop(index), **named}
+            if bool(found.get("minted")) == bool(call.get("minted")):
+                return found
+            return {key: value for key, value in found.items() if key != "minted"} | _minted(call)
+    return {**named, "result": dict(NO_RESULT), **_minted(call)}
+
+
+def _minted(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"minted": True} if call.get("minted") else {}

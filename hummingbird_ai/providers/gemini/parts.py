@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hummingbird_ai.canonical import Producer, local_id, message, readable_by
+from hummingbird_ai.canonical import OWN_KEYS, Producer, local_id, message, readable_by
 from hummingbird_ai.messages import Content
+from hummingbird_ai.providers.gemini.checks import part_problem
 from hummingbird_ai.serialise import clean, to_json
 
 # Google's own word for a call whose signature was lost or belongs to another model: accepted on both routes.
@@ -56,15 +57,15 @@ def to_stored(part: Mapping[str, Any], fallback_id: str, *, by_user: bool = Fals
         call = dict(rest.pop("functionCall"))
         stored = _with_id("tool_call", call, fallback_id)
         stored |= {"name": call.pop("name", None) or "", "arguments": clean(call.pop("args", None) or {})}
-        return stored | marks | _extra(rest, call)
+        return stored | marks | _extra("tool_call", rest, call)
     if "functionResponse" in part and by_user:
         response = dict(rest.pop("functionResponse"))
         stored = _with_id("tool_result", response, fallback_id)
         stored |= {"name": response.pop("name", None) or "", "result": clean(response.pop("response", None) or {})}
-        return stored | marks | _extra(rest, response)
+        return stored | marks | _extra("tool_result", rest, response)
     if "text" in part and not part.keys() & _CALLS and not (by_user and part.get("thought")):
-        thinking = rest.pop("thought", False) is True
-        return {"type": "thinking" if thinking else "text", "text": clean(rest.pop("text"))} | marks | _extra(rest, {})
+        kind = "thinking" if rest.pop("thought", False) is True else "text"
+        return {"type": kind, "text": clean(rest.pop("text"))} | marks | _extra(kind, rest, {})
     return {"type": "opaque", "data": clean(part)}
 
 
@@ -73,8 +74,10 @@ def _with_id(kind: str, payload: dict[str, Any], fallback_id: str) -> dict[str, 
     return {"type": kind, "id": given} if given else {"type": kind, "id": fallback_id, "minted": True}
 
 
-def _extra(rest: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
-    extra = {"extra": clean(rest)} if rest else {}
+def _extra(kind: str, rest: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
+    """What else there is; a field that nobody knows and that is called like one of the stored part's own is let go."""
+    more = {key: value for key, value in rest.items() if key not in OWN_KEYS[kind]}
+    extra = {"extra": clean(more)} if more else {}
     return {**extra, "payload_extra": clean(payload)} if payload else extra
 
 
@@ -141,13 +144,19 @@ def _ids_of_calls(stored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Content]:
-    """Canonical messages as native contents for `producer`; what only others can read is dropped or flattened."""
+    """Canonical messages as native contents for `producer`; what only others can read is dropped or flattened.
+
+    Raises ValueError for what is not the stored form, and for an own part that a model cannot have written.
+    """
     contents: list[Content] = []
-    for item in readable_by(messages, producer):
+    for turn, item in enumerate(readable_by(messages, producer)):
         content: Content = {
             "role": "user" if item["role"] == "user" else "model",
             "parts": [to_native(part) for part in item["parts"]],
         }
+        for number, part in enumerate(content["parts"]):
+            if problem := part_problem(part):
+                raise ValueError(f"contents[{turn}].parts[{number}].{problem}")
         if item["role"] == "assistant":
             content |= {name: item[key] for key, name in _BESIDE.items() if key in item}
         contents.append(content)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from hummingbird_ai.errors import MalformedReply, ModelError
 from hummingbird_ai.http import HttpReply
 from hummingbird_ai.messages import Finish, Source, Usage
+from hummingbird_ai.providers.gemini.checks import WIRE, Part
 from hummingbird_ai.providers.gemini.parts import is_before_3, normalised
 from hummingbird_ai.providers.google.errors import SHOWN_BODY, error_of, from_error, redacted, unreadable
 from hummingbird_ai.serialise import clean_text
@@ -46,34 +46,11 @@ Count = Annotated[int, BeforeValidator(_count), Field(ge=0)]
 
 
 class _Wire(BaseModel):
-    """Fields that this version does not know are let through: providers add some every month."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
-
-
-class _Call(_Wire):
-    id: str | None = None
-    name: str | None = None
-    args: dict[str, Any] | None = None
-
-
-class _Response(_Wire):
-    id: str | None = None
-    name: str | None = None
-    response: dict[str, Any] | None = None
-
-
-class _Part(_Wire):
-    """What this version looks into; parts are kept as they came, with whatever else they hold."""
-
-    text: str | None = None
-    thought_signature: str | None = None
-    function_call: _Call | None = None
-    function_response: _Response | None = None
+    model_config = WIRE
 
 
 def _with_known_fields_in_form(part: dict[str, Any]) -> dict[str, Any]:
-    _Part.model_validate(part)
+    Part.model_validate(part)
     return part
 
 

@@ -1,15 +1,32 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from google.oauth2.credentials import Credentials
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hummingbird_ai.canonical import Message, Producer, checked, is_own, local_id, message, readable_by, repaired
+from hummingbird_ai.auth import VertexAuth
+from hummingbird_ai.canonical import (
+    OWN_KEYS,
+    Message,
+    Producer,
+    checked,
+    is_own,
+    local_id,
+    message,
+    readable_by,
+    repaired,
+)
+from hummingbird_ai.messages import ModelAdapter
+from hummingbird_ai.models import build_model
+from hummingbird_ai.testing import ClaudeServer, GeminiServer, say
 
 OWN = Producer("google", "vertex", "gemini-3.8-flash")
 CLAUDE = Producer("anthropic", "vertex", "claude-opus-5-5")
@@ -197,6 +214,16 @@ def test_what_is_nearly_the_form_is_refused_with_its_place_or_can_be_loaded(valu
         ([turn(CLAUDE, {**tool_call("a"), "id": 3})], "messages[0].parts[0].id: must be a valid string, not 3"),
         ([user({**GO, "cache": 1})], "messages[0].parts[0].cache: no such key; what a producer adds stands in `extra`"),
         ([{**turn(CLAUDE), "producer": {"model": "m"}}], "messages[0].producer.provider: is missing"),
+        ([{**turn(CLAUDE), "producer": None}], "messages[0].producer: must be an object, not None"),
+        ([{**user(GO), "extra": None}], "messages[0].extra: must be a valid dictionary, not None"),
+        (
+            [user(GO), turn(CLAUDE, {**GO, "extra": {"type": "thinking"}})],
+            "messages[1].parts[0].extra.type: the part itself has this key",
+        ),
+        (
+            [turn(CLAUDE, GO, tool_call("a", payload_extra={"name": 5}))],
+            "messages[0].parts[1].payload_extra.name: the part itself has this key",
+        ),
         ([user({**GO, "text": b"raw"})], "messages[0]: JSON has no form for a bytes"),
     ],
 )
@@ -213,6 +240,19 @@ def test_a_value_nested_beyond_measure_is_a_value_error() -> None:
 
     with pytest.raises(ValueError, match=r"messages\[0\]: is nested too deeply"):
         checked([user({**GO, "extra": {"deep": deep}})])
+
+
+@pytest.mark.parametrize("kind", OWN_KEYS)
+def test_no_producer_can_put_another_value_in_the_place_of_what_everybody_reads(kind: str) -> None:
+    values = {"text": "go", "data": {}, "id": "a", "name": "run", "arguments": {}, "result": {}, "signature": "s"}
+    kept = {key: values[key] for key in OWN_KEYS[kind] - {"type"}} | {"type": kind}
+    sides = [side for side in (user, functools.partial(turn, OWN)) if refusal_of([side(kept)]) is None]
+    assert sides
+
+    for key in OWN_KEYS[kind]:
+        for side in sides:
+            problem = refusal_of([side({**kept, "extra": {"other": 1, key: "x"}})])
+            assert problem == f"messages[0].parts[0].extra.{key}: the part itself has this key"
 
 
 @given(whole_sessions)
@@ -257,6 +297,66 @@ def test_every_call_has_one_result_with_its_id_and_foreign_ids_are_safe_and_uniq
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", number) for number in foreign)
     assert len(set(foreign)) == len(foreign)
     assert not set(foreign) & set(ids_of([m for m in loaded if is_own(m, OWN)], "tool_call"))
+
+
+odd_names = st.sampled_from(["", "default_api:run", "x" * 65, "9lives", "-", "läuft", "a b", "run\n"]) | st.text(
+    max_size=80
+)
+
+
+@given(odd_names)
+def test_a_foreign_tools_name_becomes_one_that_every_provider_takes_in_the_call_and_its_result(name: str) -> None:
+    session = [
+        user(GO),
+        turn(CLAUDE, tool_call("a", name=name), tool_call("b")),
+        user(tool_result("a", name=name), tool_result("b", name="")),
+    ]
+
+    loaded = readable_by(session, OWN)
+
+    called, answered_ = ([one["name"] for one in loaded[index]["parts"]] for index in (1, 2))
+    assert called == answered_
+    assert called[1] == "run"
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", called[0])
+    assert called[0] == name or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name)
+    assert readable_by(loaded, OTHER) == loaded
+    assert [one["name"] for one in readable_by(session, CLAUDE)[1]["parts"]] == [name, "run"]
+
+
+def test_foreign_names_that_look_alike_without_their_odd_characters_stay_apart() -> None:
+    names = ["a:b", "a.b", "a b", "x" * 70, "x" * 71, "", ":", "9", "_9:"]
+    session = [user(GO), turn(CLAUDE, *(tool_call(str(index), name=name) for index, name in enumerate(names)))]
+
+    loaded = [one["name"] for one in readable_by(session, OWN)[1]["parts"]]
+
+    assert len(set(loaded)) == len(names)
+    assert loaded[0].startswith("a_b_")
+    assert loaded[5].startswith("tool_")
+    assert loaded[7].startswith("_9_")
+
+
+@pytest.fixture(scope="module")
+def adapters() -> Iterator[dict[str, ModelAdapter]]:
+    auth = VertexAuth("project", credentials=Credentials("test-token"))  # type: ignore[no-untyped-call]
+    with GeminiServer(lambda body, n: say("so")) as gemini, ClaudeServer(lambda body, n: say("so")) as claude_:
+        urls = {"gemini-3.8-flash": gemini.url, "gemini-2.5-flash": gemini.url, "claude-opus-5-5": claude_.url}
+        yield {name: build_model(name, auth=auth, base_url=url) for name, url in urls.items()}
+
+
+@settings(max_examples=25, deadline=None)
+@given(names=st.lists(odd_names, min_size=1, max_size=3), data=st.data())
+def test_both_families_take_a_call_that_another_one_made_under_any_name(
+    adapters: dict[str, ModelAdapter], names: list[str], data: st.DataObject
+) -> None:
+    numbered = list(enumerate(names))
+    session = [
+        user(GO),
+        turn(Producer("other", "web", "m"), *(tool_call(str(index), name=name) for index, name in numbered)),
+        user(*(tool_result(str(index), name=data.draw(st.sampled_from([name, ""]))) for index, name in numbered)),
+    ]
+
+    for model in adapters.values():
+        assert model.generate(model.from_canonical(session), system="s", tools=[]).text == "so"
 
 
 @given(sessions)
@@ -355,6 +455,30 @@ def test_blank_text_is_dropped_unless_it_signs_or_cites() -> None:
 
     assert readable_by([user(GO, blank), turn(OWN, blank, signed, citing)], OWN)[1:] == [turn(OWN, signed, citing)]
     assert readable_by([user(GO), turn(CLAUDE, blank, signed, citing)], OWN) == [user(GO)]
+
+
+def test_blank_text_beside_words_is_kept_for_its_own_model_and_not_for_others() -> None:
+    """Section 2.3 takes it there, and section 2.6 binds what follows to it; empty text is never taken."""
+    blank, empty = {"type": "text", "text": " \n"}, {"type": "text", "text": ""}
+    session = [user(GO), turn(OWN, blank, empty, GO, blank, tool_call("a")), user(tool_result("a"), blank), user(GO)]
+
+    assert checked(session)[1] == turn(OWN, blank, GO, blank, tool_call("a"))
+    assert checked(session)[2] == user(tool_result("a"))
+    assert readable_by(session, OWN)[1] == turn(OWN, blank, GO, blank, tool_call("a"))
+    assert [one["type"] for one in readable_by(session, CLAUDE)[1]["parts"]] == ["text", "tool_call"]
+    assert checked([turn(OWN, blank, tool_call("a"))]) == [turn(OWN, tool_call("a"))]
+
+
+def test_a_result_goes_under_the_name_of_its_call_and_has_an_id_for_the_provider_if_the_call_has_one() -> None:
+    session = [
+        user(GO),
+        turn(OWN, tool_call("a"), tool_call("b", minted=True), tool_call("c", minted=False)),
+        user(tool_result("a", name="read", minted=True), tool_result("b", name=""), tool_result("c", result={"x": 1})),
+    ]
+
+    assert repaired(session)[2] == user(
+        tool_result("a"), tool_result("b", minted=True), tool_result("c", result={"x": 1})
+    )
 
 
 def test_an_opaque_part_is_only_for_its_producer_and_its_text_for_the_others() -> None:

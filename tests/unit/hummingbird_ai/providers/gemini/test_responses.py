@@ -409,6 +409,7 @@ payloads = {
     "toolCall": objects,
     "executableCode": objects,
     "partMetadata": objects,
+    **dict.fromkeys(("type", "id", "name", "arguments", "data", "signature"), words),
 }
 parts = st.fixed_dictionaries({}, optional=payloads) | st.fixed_dictionaries(
     {}, optional={name: values | json_values for name, values in payloads.items()}

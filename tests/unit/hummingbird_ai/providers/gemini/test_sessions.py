@@ -328,6 +328,27 @@ def test_repairing_twice_changes_nothing_more(messages: list[dict[str, Any]]) ->
     assert repaired(once) == once
 
 
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"type": "opaque", "data": {"functionCall": 5}}, r"functionCall: "),
+        ({"type": "opaque", "data": {"functionResponse": None}}, "functionResponse: must not be null"),
+        ({"type": "opaque", "data": {"text": []}}, "text: "),
+        ({"type": "text", "text": "t", "extra": {"functionCall": {"args": []}}}, r"functionCall\.args: "),
+        ({**tool_call("a"), "payload_extra": {"args": "x"}}, r"functionCall\.args: "),
+    ],
+)
+def test_an_own_part_that_gemini_cannot_have_written_is_a_value_error_with_its_place(
+    part: dict[str, Any], problem: str
+) -> None:
+    """A session that was edited by hand: told when it is loaded, not by a crash in some later call."""
+    stored = OWN.to_canonical([OWN.make_user_content("go"), OWN._raw([{"text": "so"}])])
+    stored[1]["parts"].append(part)
+
+    with pytest.raises(ValueError, match=rf"contents\[1\]\.parts\[1\]\.{problem}"):
+        OWN.from_canonical(stored)
+
+
 def test_a_gemini_session_goes_on_in_the_scripted_model_and_back() -> None:
     model = gemini()
     one = {"functionCall": {"name": "run", "args": {}}, "thoughtSignature": "s"}
