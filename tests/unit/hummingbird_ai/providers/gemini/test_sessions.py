@@ -349,6 +349,25 @@ def test_an_own_part_that_gemini_cannot_have_written_is_a_value_error_with_its_p
         OWN.from_canonical(stored)
 
 
+def test_a_new_field_of_gemini_that_is_called_like_one_of_the_stored_form_does_not_spoil_the_session() -> None:
+    parts = (
+        {"text": "t", "type": "new", "other": 1},
+        {"functionCall": {"name": "run", "args": {}, "type": "new"}, "id": "new", "name": "new"},
+    )
+    with GeminiServer(lambda body, n: Answer(parts=parts)) as server:
+        model = build_model("gemini-2.5-flash", google_api_key="test-key", base_url=server.url)
+        response = model.generate([model.make_user_content("go")], system="s", tools=[RUN])
+    assert response.raw_content is not None
+    contents = [model.make_user_content("go"), response.raw_content]
+
+    assert response.tool_calls[0].name == "run"
+    assert response.raw_content["parts"] == [
+        {"text": "t", "other": 1},
+        {"functionCall": {"name": "run", "args": {}, "type": "new"}},
+    ]
+    assert model.from_canonical(model.to_canonical(contents)) == contents
+
+
 def test_a_gemini_session_goes_on_in_the_scripted_model_and_back() -> None:
     model = gemini()
     one = {"functionCall": {"name": "run", "args": {}}, "thoughtSignature": "s"}

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
-from hummingbird_ai.errors import AuthFailed, BadRequest, RequestTooLarge
+from hummingbird_ai.errors import AuthFailed, BadRequest, CallAborted, RequestTooLarge
 from hummingbird_ai.http import new_session
 from hummingbird_ai.providers.google.endpoints import ApiKeyEndpoint, VertexEndpoint
 from hummingbird_ai.providers.google.exchange import exchange
@@ -28,6 +29,26 @@ def test_vertex_serves_claude_at_its_publishers_address() -> None:
     )
     with pytest.raises(BadRequest, match="the publisher is"):
         endpoint.url("m", publisher="")
+
+
+def test_the_address_is_asked_for_after_the_headers_for_only_those_hear_an_abort() -> None:
+    """Credentials may have to be looked up for both; whoever waits for another thread's look-up must hear the abort."""
+    asked: list[Abort | None] = []
+    abort = Abort()
+
+    class Waiting:
+        renewable = True
+
+        def headers(self, *, renew: bool = False, abort: Abort | None = None) -> dict[str, str]:
+            asked.append(abort)
+            raise CallAborted("Cancelled")
+
+    def never() -> str:
+        raise AssertionError("waits for the credentials and hears nothing")
+
+    with new_session() as session, pytest.raises(CallAborted):
+        exchange(session, Waiting(), never, b"{}", headers={}, seconds=5, max_bytes=99, abort=abort)
+    assert asked == [abort]
 
 
 def test_a_key_that_is_refused_is_not_tried_again() -> None:
