@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hummingbird_ai.canonical import Producer, is_own, message, readable_by
+from hummingbird_ai.canonical import OWN_KEYS, Producer, is_own, message, readable_by
 from hummingbird_ai.messages import Content
 from hummingbird_ai.providers.claude.checks import block_problem, notes_problem
 from hummingbird_ai.serialise import clean, to_json
@@ -58,7 +58,9 @@ def to_stored(block: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def _part(kind: str, rest: Block, kept: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": kind, **kept, **({"extra": rest} if rest else {})}
+    """A key that nobody knows yet and that the canonical part has for another meaning is not kept: it could not be."""
+    extra = {key: value for key, value in rest.items() if key not in OWN_KEYS[kind]}
+    return {"type": kind, **kept, **({"extra": extra} if extra else {})}
 
 
 def _found(content: Any) -> str:
@@ -121,7 +123,7 @@ def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Cont
 def _check_own(messages: Sequence[Mapping[str, Any]], producer: Producer) -> None:
     """What the canonical form leaves to the producer: blocks of its own kinds, and its notes."""
     for number, stored in enumerate(messages):
-        if stored["role"] != "assistant" or not is_own(stored, producer):
+        if not is_own(stored, producer):
             continue
         opaque = [(index, part["data"]) for index, part in enumerate(stored["parts"]) if part["type"] == "opaque"]
         for index, data in opaque:

@@ -19,7 +19,6 @@ from hummingbird_ai.errors import (
 from hummingbird_ai.http import HttpReply, retry_after
 from hummingbird_ai.providers.google import errors as google_errors
 
-_SHOWN_WORD = 100
 _OF_THINKING = (
     "bound to a different conversation",
     "Invalid `signature`",
@@ -27,8 +26,6 @@ _OF_THINKING = (
     "cannot be modified",
     "final block in an assistant message",
 )
-_OVERFLOW = ("prompt is too long", "exceed context limit")
-_NO_MONEY = "credit balance is too low"
 _SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
 _BY_WORD: Mapping[str, type[ModelError]] = {
     "authentication_error": AuthFailed,
@@ -39,15 +36,6 @@ _BY_WORD: Mapping[str, type[ModelError]] = {
     "api_error": Overloaded,
     "timeout_error": Overloaded,
     "overloaded_error": Overloaded,
-}
-_BY_STATUS: Mapping[int, type[ModelError]] = {
-    401: AuthFailed,
-    402: QuotaExhausted,
-    403: AuthFailed,
-    408: Overloaded,
-    409: Overloaded,
-    413: RequestTooLarge,
-    429: RateLimited,
 }
 
 
@@ -84,17 +72,17 @@ def from_error(
     details = error.get("details")
     code = str(details.get("error_code", "")) if isinstance(details, Mapping) else ""
     shown = google_errors.redacted(message, secrets)[: google_errors.SHOWN_BODY]
-    word = google_errors.redacted(error["type"], secrets)[:_SHOWN_WORD]
+    word = google_errors.redacted(error["type"], secrets)[: google_errors.SHOWN_WORD]
     kind = _kind(status, error["type"], message.lower(), code)
     return kind(f"HTTP {status} {word}: {shown}", status=status, retry_after=retry_after(headers))
 
 
 def _kind(status: int, word: str, message: str, code: str) -> type[ModelError]:
-    if any(phrase in message for phrase in _OVERFLOW):
+    if any(phrase in message for phrase in google_errors.OVERFLOW):
         return ContextOverflow
-    if _NO_MONEY in message or code in _SPEND_LIMITS:
+    if google_errors.NO_MONEY in message or code in _SPEND_LIMITS:
         return QuotaExhausted
-    return _BY_WORD.get(word) or _BY_STATUS.get(status) or (Overloaded if status >= 500 else BadRequest)
+    return _BY_WORD.get(word) or google_errors.by_status(status)
 
 
 def _document(body: bytes) -> Any:

@@ -22,11 +22,11 @@ from hummingbird_ai.errors import (
 from hummingbird_ai.http import HttpReply, retry_after
 
 SHOWN_BODY = 500
-_SHOWN_WORD = 50
+SHOWN_WORD = 50
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
-_OVERFLOW = ("input token count", "number of tokens allowed", "prompt is too long", "exceed context limit")
+OVERFLOW = ("input token count", "number of tokens allowed", "prompt is too long", "exceed context limit")
 """Google's words, and Claude's where Google's front end passes them on."""
-_NO_MONEY = "credit balance is too low"
+NO_MONEY = "credit balance is too low"
 _BY_STATUS: Mapping[int, type[ModelError]] = {
     401: AuthFailed,
     402: QuotaExhausted,
@@ -55,7 +55,7 @@ def from_reply(reply: HttpReply, secrets: Sequence[str] = ()) -> ModelError:
     shown = excerpt(reply.body, secrets)
     if 300 <= reply.status < 400:
         return BadRequest(f"HTTP {reply.status}: the address leads elsewhere: {shown}", status=reply.status)
-    kind = _by_status(reply.status)
+    kind = by_status(reply.status)
     return kind(f"HTTP {reply.status}: {shown}", status=reply.status, retry_after=retry_after(reply.headers))
 
 
@@ -76,7 +76,7 @@ def from_error(
     details = _objects(error.get("details"))
     kind = _kind(status, word, message.lower(), details)
     hint = retry_after(headers)
-    head = f"HTTP {status} {redacted(word, secrets)[:_SHOWN_WORD]}".rstrip()
+    head = f"HTTP {status} {redacted(word, secrets)[:SHOWN_WORD]}".rstrip()
     return kind(
         f"{head}: {redacted(message, secrets)[:SHOWN_BODY]}",
         status=status,
@@ -91,22 +91,22 @@ def _kind(status: int, word: str, message: str, details: Sequence[Mapping[str, A
         return QuotaExhausted
     if status == 400:
         return _kind_of_bad_request(message, details)
-    return _by_status(status)
+    return by_status(status)
 
 
 def _is_unpaid(status: int, word: str, message: str) -> bool:
     """There is no money, or no billing account. A 429 sends people to their "plan and billing details" each minute,
     and a 400 may name a tool for billing."""
-    return _NO_MONEY in message or ("billing" in message and (status == 403 or word == "FAILED_PRECONDITION"))
+    return NO_MONEY in message or ("billing" in message and (status == 403 or word == "FAILED_PRECONDITION"))
 
 
-def _by_status(status: int) -> type[ModelError]:
+def by_status(status: int) -> type[ModelError]:
     """A number that nobody has listed, such as 529 or a gateway's 520, is an outage from 500 on."""
     return _BY_STATUS.get(status, Overloaded if status >= 500 else BadRequest)
 
 
 def _kind_of_bad_request(message: str, details: Sequence[Mapping[str, Any]]) -> type[ModelError]:
-    if any(phrase in message for phrase in _OVERFLOW):
+    if any(phrase in message for phrase in OVERFLOW):
         return ContextOverflow
     if "request payload size exceeds" in message:
         return RequestTooLarge

@@ -31,8 +31,8 @@ _FIRST = (
 class Prefix:
     """What stands before a thought: `whole` from the first tool on, `turn` since the last word of somebody else.
 
-    Cache markers do not count, nor does the order of keys; system messages that are cleared do. In `turn` a blank text
-    does not count either, because a replay has to leave it out.
+    Cache markers do not count; system messages that are cleared do, and so does the order of keys, of which nothing is
+    published: the strict reading. In `turn` a blank text does not count either: some clients have to leave it out.
     """
 
     whole: Any = field(default_factory=hashlib.sha256)
@@ -41,7 +41,7 @@ class Prefix:
 
     def add(self, block: Block) -> None:
         """The next block."""
-        written = json.dumps([block.role, block.data], sort_keys=True)
+        written = json.dumps([block.role, block.data])
         self.whole.update(f"{written}\n".encode())
         if block.role in ("tools", "top"):
             self.top = digest(self.top, written)

@@ -209,6 +209,54 @@ def test_a_repair_that_does_not_help_is_the_error_itself() -> None:
         assert len(server.calls) == 2
 
 
+def test_a_changed_prefix_is_told_from_refused_system_messages() -> None:
+    """The sentence of the one names a beta header, which the other is told by: one refusal, one repair."""
+    thinking = Answer(thought="hm", calls=(("run", {}),))
+    with ClaudeServer(script(thinking, thinking, say("done"))) as server:
+        talk = Talk(model(server))
+        talk.ask()
+        talk.system = "be long"
+        talk.ask("hurry")
+        talk.ask("hurry")
+
+        assert [received.refused is not None for received in server.calls] == [False, True, False, False]
+        assert server.calls[-1].body["messages"][-1]["role"] == "system"
+
+
+def test_a_repair_is_not_forgotten_between_two_attempts() -> None:
+    thinking = Answer(thought="hm", calls=(("run", {}),))
+    with ClaudeServer(script(thinking, HttpError(529), HttpError(529), say("done"))) as server:
+        talk = Talk(model(server))
+        talk.ask()
+        talk.system = "be long"
+        for _ in range(2):
+            with pytest.raises(errors.Overloaded):
+                talk.ask()
+        talk.ask()
+
+        assert sum(received.refused is not None for received in server.calls) == 1
+
+
+def test_blank_text_between_thoughts_costs_nothing() -> None:
+    """To take it away would be an edit, and cost the thinking of every turn."""
+    silent = {"type": "thinking", "thinking": ""}
+
+    def parts(number: int) -> tuple[dict[str, Any], ...]:
+        called = {"type": "tool_use", "id": f"toolu_{number}", "name": "run", "input": {}}
+        return silent, {"type": "text", "text": "\n\n"}, silent, {"type": "text", "text": "so"}, called
+
+    with ClaudeServer(lambda body, n: Answer(parts=parts(n))) as server:
+        talk = Talk(model(server))
+        for _ in range(4):
+            talk.ask()
+        stored = json.loads(json.dumps(talk.adapter.to_canonical(talk.contents)))
+        resumed = Talk(model(server))
+        resumed.contents = resumed.adapter.from_canonical(stored)
+        resumed.ask()
+
+        assert [received.refused for received in server.calls] == [None] * 5
+
+
 # -- searches --
 
 
@@ -360,6 +408,54 @@ def test_a_call_without_a_name_is_malformed_and_leaves_the_history_alone() -> No
     assert answer.finish is Finish.MALFORMED
     assert answer.raw_content is not None
     assert [block["type"] for block in answer.raw_content["content"]] == ["text"]
+
+
+@pytest.mark.parametrize(
+    "call_block",
+    [
+        {"id": "toolu_1", "name": "x" * 201, "input": {}},
+        {"id": "toolu 1", "name": "run", "input": {}},
+        {"id": 1, "name": "run", "input": {}},
+        {"id": "toolu_0", "name": "run", "input": {}},
+        {"id": "toolu_1", "name": "run", "input": []},
+    ],
+    ids=["long name", "odd id", "id is a number", "id twice", "input is a list"],
+)
+def test_a_call_that_claude_would_refuse_to_read_again_is_malformed(call_block: dict[str, Any]) -> None:
+    """A name of 304 characters was written, answered, and bricked its session."""
+    first = {"type": "tool_use", "id": "toolu_0", "name": "run", "input": {}}
+    parts = ({"type": "text", "text": "I run"}, first, {"type": "tool_use", **call_block})
+    with ClaudeServer(script(Answer(parts=parts), say("done"))) as server:
+        talk = Talk(model(server))
+        answer = talk.ask()
+        talk.ask("again")
+        assert [received.refused for received in server.calls] == [None, None]
+    assert answer.finish is Finish.MALFORMED
+    assert answer.tool_calls == ()
+
+
+def test_a_refusal_with_a_broken_call_is_a_refusal() -> None:
+    parts = ({"type": "text", "text": "forbidden"}, {"type": "tool_use", "id": "toolu_1", "name": "", "input": {}})
+    with ClaudeServer(script(Answer(parts=parts, finish="refusal"))) as server:
+        answer = Talk(model(server)).ask()
+    assert (answer.finish, answer.text, answer.raw_content) == (Finish.REFUSED, "", None)
+
+
+def test_arguments_that_a_tool_changes_do_not_change_the_history() -> None:
+    with ClaudeServer(script(call("run", deep={"a": 1}), say("done"))) as server:
+        talk = Talk(model(server))
+        answer = talk.ask()
+        answer.tool_calls[0].arguments["deep"].clear()
+        talk.ask()
+        assert server.calls[1].body["messages"][1]["content"][0]["input"] == {"deep": {"a": 1}}
+
+
+def test_a_provider_s_words_are_bounded() -> None:
+    long = "x" * 100_000
+    with ClaudeServer(script(say("hi", finish=long, stop_details={"explanation": long}, model_version=long))) as server:
+        answer = Talk(model(server)).ask()
+    assert len(answer.finish_reason) < 700
+    assert len(answer.model_version) == 100
 
 
 def test_the_cost_is_that_of_the_model_that_served() -> None:

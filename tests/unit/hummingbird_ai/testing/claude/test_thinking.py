@@ -65,7 +65,6 @@ def as_string(body: dict[str, Any]) -> None:
 UNCHANGED: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing": lambda b: None,
     "markers": mark,
-    "the order of keys in a call": reorder_keys,
     "text as a string": as_string,
     "system as a list": lambda b: b.update(system=[text("be brief")]),
     "more said after it": lambda b: b["messages"].append(user([text("hurry")])),
@@ -91,6 +90,7 @@ CHANGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "words put in": (lambda b: b["messages"][0]["content"].append(text("hurry")), "messages.1.content.0"),
     "a result": (lambda b: b["messages"][2]["content"][0].update(content="other"), "messages.3.content.0"),
     "an earlier answer": (lambda b: b["messages"][1]["content"][3].update(text="no"), "messages.3.content.0"),
+    "the order of keys in a call": (reorder_keys, "messages.3.content.0"),
     "an earlier thought left out": (lambda b: b["messages"][1]["content"].pop(0), "messages.3.content.0"),
 }
 
