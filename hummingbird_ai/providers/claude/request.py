@@ -70,7 +70,7 @@ def draft(
     words = clean("\n\n".join(given.passing_words(ephemeral)))
     stable = len(turns.messages) - 1
     if words and not _is_search_open(turns.messages):
-        # an open search allows nothing but results: then the words wait for the next call
+        # an open search allows nothing but results: then this call goes without the words
         stable = turns.add_words(words, notes)
     return Draft(turns.messages, stable, _cached_to(contents), notes)
 
@@ -111,6 +111,8 @@ class _Turns:
     def end(self) -> None:
         if not self.messages:
             raise BadRequest("there is nothing to answer: the conversation has no text")
+        for name in self._open.values():
+            _log.warning("the call of %s got no result: the model is told so", name)
         self._close_calls()
         if self._last_role() == "assistant":
             self.user([_text(_CONTINUE)])
@@ -130,8 +132,6 @@ class _Turns:
 
     def _close_calls(self) -> None:
         """Tell the model of each call that got no result: without one, every later request is refused."""
-        for name in self._open.values():
-            _log.warning("the call of %s got no result: the model is told so", name)
         self.user([result_block(call_id, NO_RESULT) for call_id in list(self._open)])
 
     def _entry(self, entry: dict[str, Any]) -> None:

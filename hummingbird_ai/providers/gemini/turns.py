@@ -29,8 +29,10 @@ def in_order(turns: Sequence[Content]) -> list[Content]:
     ordered: list[Content] = []
     asked: list[Part] = []
     for model, users in _groups(turns):
-        ordered += _answered(asked, users)
-        if model is None:
+        wanted = _answered(asked, users)
+        ordered += wanted
+        if model is None:  # once: earlier ones were told when they were the newest
+            _tell(wanted)
             continue
         if ordered and ordered[-1]["role"] == "model":
             ordered.append(_CONTINUE)
@@ -71,6 +73,11 @@ def _response_to(call: Part, responses: list[Part]) -> Part:
         given = part["functionResponse"]
         if given.get("id") == call.get("id") and (call.get("id") or given.get("name") == call.get("name")):
             return responses.pop(index)
-    _log.warning("the call of %s got no result: the model is told so", call.get("name"))
     number = {"id": call["id"]} if "id" in call else {}
     return {"functionResponse": {**number, "name": call.get("name", ""), "response": dict(NO_RESULT)}}
+
+
+def _tell(answered: Sequence[Content]) -> None:
+    for part in answered[0]["parts"] if answered else ():
+        if part.get("functionResponse", {}).get("response") == NO_RESULT:
+            _log.warning("the call of %s got no result: the model is told so", part["functionResponse"]["name"])
