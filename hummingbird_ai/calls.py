@@ -54,6 +54,7 @@ def generate_with_retry(
     abort: Abort | None = None,
     metrics: CallMetrics | None = None,
     on_billed: Callable[[ModelResponse], None] | None = None,
+    on_wait: Callable[[ModelError, float], None] | None = None,
     sleep: Callable[[float], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ModelResponse:
@@ -66,8 +67,8 @@ def generate_with_retry(
     provider asks for more than is left of `retry_seconds` (without it: than LONGEST_HINT_SECONDS), its error is raised
     at once and says so.
 
-    `on_billed` and `metrics` see every answer that is paid for exactly once, rejected ones and the paid part of a
-    failed call included.
+    `on_wait` is told of each error that is waited out, and for how many seconds. `on_billed` and `metrics` see every
+    answer that is paid for exactly once, rejected ones and the paid part of a failed call included.
     """
     attempts = _Attempts(retry_seconds, max_attempts, clock)
     accounts = _Accounts(model.name, metrics, on_billed, clock)
@@ -91,6 +92,8 @@ def generate_with_retry(
         except ModelError as error:
             wait = attempts.wait_after(error)
             logger.warning("%s: %s; called again in %.1f s", model.name, error.problem, wait)
+            if on_wait is not None:
+                on_wait(error, wait)
         _sleep(wait, sleep, abort)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.sessions.state import LoopResult, Progress
 
+AT_WORK = "the agent is at work"
+
 
 def session_id(run: AgentRun) -> str:
     """The session of a run: the one it names, else its own uid."""
@@ -133,7 +135,7 @@ def sandbox_ready(run: AgentRun, sandbox: SandboxStatus, reason: str, start: dat
         run,
         now,
         (c.RunCondition.SANDBOX_READY, "True", reason, where + (f"; {sandbox.lost}" if sandbox.lost else "")),
-        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.RUNNING, "the agent is at work"),
+        (c.RunCondition.SUCCEEDED, "Unknown", c.Working.RUNNING, AT_WORK),
         sandbox=sandbox,
         start_time=run.status.start_time or start,
     )
@@ -202,6 +204,17 @@ def outcome(run: AgentRun) -> tuple[str, str]:
     if answered and answered.status == "False":
         return answered.reason, answered.message
     return c.Success.COMPLETED, answered.message if answered else "nothing was asked"
+
+
+def progressed(run: AgentRun, last: Progress, waiting: str, now: datetime) -> AgentRunStatus:
+    """What is used so far, and whether the run works or waits for its model."""
+    succeeded = c.find(run.status.conditions, c.RunCondition.SUCCEEDED)
+    news: list[tuple[str, c.Status, str, str]] = []
+    if waiting:
+        news = [(c.RunCondition.SUCCEEDED, "Unknown", c.Working.WAITING_FOR_MODEL, waiting)]
+    elif succeeded is not None and succeeded.reason == c.Working.WAITING_FOR_MODEL:
+        news = [(c.RunCondition.SUCCEEDED, "Unknown", c.Working.RUNNING, AT_WORK)]
+    return with_status(run, now, *news, usage=usage_of(last))
 
 
 def usage_of(so_far: Progress | LoopResult) -> UsageStatus:

@@ -160,8 +160,8 @@ class Working:
                 continue
             due = loop.time() + PROGRESS_SECONDS
             if (last := reached.take()) is not None:
-                usage = objects.usage_of(last)
-                run = await self._written(run, objects.with_status(run, self._clock(), usage=usage), control)
+                status = objects.progressed(run, last, self._clean(last.waiting), self._clock())
+                run = await self._written(run, status, control)
         return run
 
     async def _written(self, run: AgentRun, status: AgentRunStatus, control: Control) -> AgentRun:

@@ -51,6 +51,7 @@ class Working(StrEnum):
     )
     BUDGET_BLOCKED = "BudgetBlocked"  # a budget that is shared by runs is used up for now
     RUNNING = "Running"  # the agent loop is at work
+    WAITING_FOR_MODEL = "WaitingForModel"  # the model's service fails or is full; it is asked again
     DELIVERING = "Delivering"  # answered; the note or the session is being written
 
 

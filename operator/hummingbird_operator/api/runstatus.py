@@ -99,6 +99,7 @@ _WORKING = {
     c.Working.WAITING_FOR_SANDBOX: Phase.WAITING,
     c.Working.BUDGET_BLOCKED: Phase.WAITING,
     c.Working.RUNNING: Phase.RUNNING,
+    c.Working.WAITING_FOR_MODEL: Phase.RUNNING,  # it holds its sandbox, and its time runs
     c.Working.DELIVERING: Phase.DELIVERING,
 }
 

@@ -34,8 +34,10 @@ class Turns(Protocol):
     def recall(self, n: int) -> tuple[Decimal, Answer | None]:
         """What turn n's lost calls may have cost, and its answer if it was bought before."""
 
-    def ask(self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None) -> Answer:
-        """Buy turn n's answer."""
+    def ask(
+        self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None, waits: Callable[[str], None]
+    ) -> Answer:
+        """Buy turn n's answer; `waits` hears of each failure of the model that is waited out."""
 
     def act(self, n: int, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
         """Run turn n's calls, or recall their results."""
@@ -65,7 +67,7 @@ def run_agent_loop(
                 if plan.stop is not None:
                     state.end(plan.stop, plan.message)
                     continue
-                answer = turns.ask(n, state.contents, plan, state.nudge)
+                answer = turns.ask(n, state.contents, plan, state.nudge, lambda why: progress(state.waits(why)))
             state.take(answer)
             progress(state.progress(answer))
             if state.calls:

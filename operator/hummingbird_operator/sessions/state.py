@@ -43,6 +43,8 @@ class Progress:
     tools: tuple[str, ...]
     replayed: bool
     line: str
+    waiting: str = ""
+    """What the next turn waits for: the model failed, and is asked again."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,11 @@ class State:
         line = f"turn {self.iterations}: {what} - {self.context_tokens:,} tokens, ${self.cost_usd:.4f}"
         line += " (replayed)" * answer.replayed
         return Progress(self.iterations, self.usage, self.cost_usd, tools, answer.replayed, line)
+
+    def waits(self, why: str) -> Progress:
+        """Between two turns: the model does not answer for now."""
+        line = f"turn {self.iterations + 1} waits: {why}"
+        return Progress(self.iterations, self.usage, self.cost_usd, (), False, line, waiting=why)
 
     def result(self, turns: Responder) -> LoopResult:
         """Everything so far. Calls that have no results get an error each: a resumed history must be whole."""

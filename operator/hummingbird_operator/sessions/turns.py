@@ -52,8 +52,12 @@ class Generate(Protocol):
         max_output_tokens: int = 8192,
         abort: Abort | None = None,
         on_billed: Callable[[ModelResponse], None] | None = None,
+        on_wait: Callable[[ModelError, float], None] | None = None,
     ) -> ModelResponse:
-        """Raises ModelError; `on_billed` sees every answer that is paid for once, rejected ones included."""
+        """Raises ModelError; `on_billed` sees every answer that is paid for once, rejected ones included.
+
+        `on_wait` is told of each error that is waited out, and of the seconds.
+        """
 
 
 @dataclass(frozen=True)
@@ -109,14 +113,16 @@ class JournaledTurns:
             return lost, None
         return lost, self._answer(recorded.response, recorded.final, recorded.rejected, replayed=True)
 
-    def ask(self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None) -> Answer:
+    def ask(
+        self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None, waits: Callable[[str], None]
+    ) -> Answer:
         """Buy turn n's answer: intent first, the record of the answer right behind it."""
         self._stop_if_aborted()
         attempt = self._journal.intent(n, worst_case_usd=plan.worst_case_usd, model=self._model.name, final=plan.final)
         ephemeral = [nudge, *plan.warnings] if nudge and not plan.final else list(plan.warnings)
         billed: list[ModelResponse] = []
         try:
-            response = self._call(contents, plan, ephemeral, billed)
+            response = self._call(contents, plan, ephemeral, billed, waits)
         except ModelError:
             self.unanswered = sum((self._paid(answer) for answer in billed), self.unanswered)
             raise
@@ -154,7 +160,12 @@ class JournaledTurns:
         return Paid(usage, cost)
 
     def _call(
-        self, contents: Sequence[Content], plan: Plan, ephemeral: Sequence[str], billed: list[ModelResponse]
+        self,
+        contents: Sequence[Content],
+        plan: Plan,
+        ephemeral: Sequence[str],
+        billed: list[ModelResponse],
+        waits: Callable[[str], None],
     ) -> ModelResponse:
         try:
             return self._generate(
@@ -167,6 +178,7 @@ class JournaledTurns:
                 max_output_tokens=plan.max_output_tokens,
                 abort=self._abort,
                 on_billed=billed.append,
+                on_wait=lambda error, seconds: waits(f"{error.problem}; asked again in {seconds:.0f} s"),
             )
         except (ModelError, HummingbirdError):
             raise

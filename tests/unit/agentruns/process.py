@@ -129,7 +129,7 @@ class Process:
         worker = Worker(
             store,
             doors,
-            partial(generate_with_retry, max_attempts=1),
+            partial(generate_with_retry, max_attempts=world.model_attempts, sleep=world.model_pause),
             max_output_tokens=limits.max_output_tokens,
             retry_seconds=world.store_patience,
             clean=clean,

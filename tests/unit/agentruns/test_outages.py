@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from datetime import timedelta
 
 import pytest
 
-from hummingbird_ai.errors import AuthFailed
+from hummingbird_ai.errors import AuthFailed, Overloaded
 from hummingbird_operator.agentruns.decide import Step
 from hummingbird_operator.errors import Conflict, Invalid, Unavailable
 from tests.unit.agentruns.builders import NOW
 from tests.unit.agentruns.places import Place
+from tests.unit.agentruns.process import SECRET
 from tests.unit.agentruns.world import TURNS, World, shell
 
 
@@ -257,6 +259,29 @@ async def test_a_progress_write_that_fails_disturbs_nobody(world: World) -> None
     assert world.outcome == ("True", "Completed")
     assert len(world.model.calls) == 3
     assert len(world.pool.executed) == 3
+
+
+async def test_a_run_whose_model_is_away_says_so_while_it_waits(world: World) -> None:
+    """Who is on call sees it with `kubectl get agentruns`, not only in the log."""
+    back = threading.Event()
+    world.model_attempts, world.model_pause = 3, lambda _: back.wait(30)
+    world.says(Overloaded(f"HTTP 503: busy, {SECRET}"))
+    world.order()
+    world.start()
+    await world.until_now(lambda: world.outcome == ("Unknown", "WaitingForModel"))
+    message = world.run().status.message or ""
+    assert message.startswith("HTTP 503: busy, ")
+    assert SECRET not in message
+    assert "; asked again in " in message
+    assert world.run().status.phase == "Running"
+    world.model_waits_at(1)
+    world.says(*TURNS)
+    back.set()
+    await world.until_now(lambda: world.outcome == ("Unknown", "Running"))
+    assert world.run().status.message == "the agent is at work"
+    world.model_goes_on()
+    await world.until(lambda: world.condition("Finished") is not None)
+    assert world.outcome == ("True", "Completed")
 
 
 @pytest.mark.parametrize("heals", [True, False])

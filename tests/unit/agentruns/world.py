@@ -84,6 +84,9 @@ class World:
         self.internal = False
         self.store_patience = 0.0
         """Real seconds that the engine's thread waits for a store that is away."""
+        self.model_attempts = 1
+        self.model_pause: Callable[[float], object] | None = None
+        """What stands for the wait between two attempts."""
         self.kube = Cluster(self.clock)
         self.kube.listeners.append(lambda *_: self._moved.set())
         self._moved = asyncio.Event()

@@ -116,7 +116,7 @@ def test_the_phase_follows_from_the_condition_succeeded(conditions: tuple[c.Cond
 
 def test_every_working_reason_has_a_phase_of_its_own_choice() -> None:
     waiting = {reason for reason in c.Working if phase(succeeded("Unknown", reason)) is Phase.WAITING}
-    assert set(c.Working) - waiting == {c.Working.RUNNING, c.Working.DELIVERING}
+    assert set(c.Working) - waiting == {c.Working.RUNNING, c.Working.WAITING_FOR_MODEL, c.Working.DELIVERING}
 
 
 @pytest.mark.parametrize(("exact", "shown"), [("0.00436500", "0.004365"), ("0.0043650001", "0.004366"), ("2", "2")])

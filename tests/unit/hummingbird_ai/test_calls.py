@@ -92,6 +92,23 @@ def test_a_transient_error_is_tried_again_with_growing_waits() -> None:
         assert least <= wait <= least + 1
 
 
+def test_each_error_that_is_waited_out_is_told_with_the_wait() -> None:
+    time_ = Time()
+    told: list[tuple[str, float]] = []
+
+    ask(
+        [Overloaded("a"), RateLimited("b", retry_after=7), "fine"],
+        time_,
+        on_wait=lambda e, s: told.append((e.problem, s)),
+    )
+
+    assert [problem for problem, _ in told] == ["a", "b"]
+    assert [seconds for _, seconds in told] == time_.waits
+    with pytest.raises(Overloaded):
+        ask([Overloaded("last")], time_, max_attempts=1, on_wait=lambda e, s: told.append((e.problem, s)))
+    assert len(told) == 2
+
+
 @pytest.mark.parametrize("error", [ContextOverflow("long"), BadRequest("wrong"), ModelError("gone")])
 def test_a_terminal_error_is_raised_at_once(error: ModelError) -> None:
     """Row 35."""
