@@ -121,11 +121,16 @@ keep() {
 }
 
 watchdog() {
+    # The command may end before this shell knows its clock: then the trap only remembers that.
     clock=
-    trap 'kill $clock 2>/dev/null; exit 0' TERM
+    over=
+    trap 'over=1; kill $clock 2>/dev/null' TERM
     sleep "$seconds" &
     clock=$!
+    [ -z "$over" ] || kill "$clock" 2>/dev/null
     wait "$clock"
+    [ -z "$over" ] || exit 0
+    trap - TERM
     : >"$dir/timed_out"
     kill -KILL "-$command" 2>/dev/null
     kill -KILL "$command" 2>/dev/null
