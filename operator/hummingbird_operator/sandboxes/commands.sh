@@ -121,13 +121,14 @@ keep() {
 }
 
 watchdog() {
-    # The command may end before this shell knows its clock: then the trap only remembers that.
+    # The command may end before this shell knows its clock: then the trap only remembers that. And not with TERM, which
+    # a clock that has only just been forked still takes for its parent's.
     clock=
     over=
-    trap 'over=1; kill $clock 2>/dev/null' TERM
+    trap 'over=1; kill -KILL $clock 2>/dev/null' TERM
     sleep "$seconds" &
     clock=$!
-    [ -z "$over" ] || kill "$clock" 2>/dev/null
+    [ -z "$over" ] || kill -KILL "$clock" 2>/dev/null
     wait "$clock"
     [ -z "$over" ] || exit 0
     trap - TERM
