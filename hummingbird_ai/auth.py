@@ -34,6 +34,7 @@ class VertexAuth:
     ) -> None:
         self._explicit_project = project
         self._credentials = credentials
+        self._searched = credentials is None
         self._adc_project: str | None = None
         self._environment = os.environ if environment is None else environment  # noqa: TID251 - see above
         self._lock = threading.Lock()
@@ -53,9 +54,10 @@ class VertexAuth:
         if self._credentials is None:
             with self._lock:
                 self._find_credentials()
-        if not self._adc_project:
+        project = self._adc_project or getattr(self._credentials, "project_id", None)
+        if not project:
             raise AuthFailed("no Google Cloud project: none given, GOOGLE_CLOUD_PROJECT unset, none in the credentials")
-        return self._adc_project
+        return str(project)
 
     def headers(self, *, renew: bool = False, refused: str = "", abort: Abort | None = None) -> dict[str, str]:
         """The Authorization header; `renew` fetches a new token even if the old one looks valid (after a 401).
@@ -67,8 +69,26 @@ class VertexAuth:
         with self._alone(abort):
             credentials = self._find_credentials()
             if not credentials.valid or (renew and refused in ("", credentials.token)):
-                _refresh(credentials)
+                credentials = self._refreshed(credentials)
             return {"Authorization": f"Bearer {credentials.token}"}
+
+    def _refreshed(self, credentials: Any) -> Any:
+        """With a new token. Credentials that were found and are not taken any more are looked for once more.
+
+        Their file may have been replaced since: a process lives longer than a key.
+        """
+        refused = False
+        try:
+            _refresh(credentials)
+        except AuthFailed:
+            if not self._searched:
+                raise
+            refused = True
+        if refused:
+            self._credentials = None
+            credentials = self._find_credentials()
+            _refresh(credentials)
+        return credentials
 
     @contextmanager
     def _alone(self, abort: Abort | None) -> Iterator[None]:

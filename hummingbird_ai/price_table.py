@@ -139,6 +139,8 @@ def configured(name: str, raw: Mapping[str, Any], like: ModelPrice) -> ModelPric
     `web_search` is USD per thousand, of the unit that `like` has. All else is as in `like`, but a person's price holds
     in every region. Raises ValueError naming the model and the field.
     """
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{name}: a price is a mapping such as {{input: 1, output: 5}}, not {raw!r}")
     rates = {key: value for key, value in raw.items() if key != "web_search"}
     fee = like.search_fee
     if "web_search" in raw:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from jsonschema import Draft202012Validator, SchemaError
+from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import Content, ToolCall, ToolDef
 from hummingbird_ai.serialise import clean, to_json
+
+_T = TypeVar("_T")
+_NO_FORMATS = FormatChecker(formats=())
+_UNSENDABLE = (TypeError, ValueError, RecursionError)  # no form in JSON; a number of thousands of digits; no end
 
 
 def conversation(contents: Sequence[Content], *, key: str) -> Sequence[Content]:
@@ -28,7 +32,8 @@ def conversation(contents: Sequence[Content], *, key: str) -> Sequence[Content]:
             raise BadRequest(f"contents[{number}] is None: append `raw_content` only where there is one")
         if not isinstance(content, Mapping):
             raise BadRequest(f"contents[{number}] is {_kind(content)}: make it with `make_user_content`")
-        if not isinstance(content.get(key), list):
+        blocks = content.get(key)
+        if "role" not in content or not isinstance(blocks, list) or not all(isinstance(item, dict) for item in blocks):
             raise BadRequest(
                 f"contents[{number}] was not made by this adapter: load it with `to_canonical` and `from_canonical`"
             )
@@ -37,9 +42,15 @@ def conversation(contents: Sequence[Content], *, key: str) -> Sequence[Content]:
 
 def passing_words(ephemeral: Sequence[str]) -> list[str]:
     """The ephemeral texts that say something. Raises BadRequest."""
-    if isinstance(ephemeral, str | bytes) or not all(isinstance(text, str) for text in ephemeral):
-        raise BadRequest("ephemeral is a list of texts")
-    return [text for text in ephemeral if text.strip()]
+    texts = _listed(ephemeral, str, "ephemeral is a list of texts")
+    return [text for text in texts if text.strip()]
+
+
+def prompt(system: str | None) -> str:
+    """The system prompt, "" for none or a blank one. Raises BadRequest."""
+    if not isinstance(system, str | None):
+        raise BadRequest(f"system is a text, not {_kind(system)}")
+    return system if system and system.strip() else ""
 
 
 def user_text(text: str) -> str:
@@ -59,7 +70,7 @@ def pairs(calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> li
             raise ValueError(f'the result of {call.name} is {_kind(result)}: make it a dict such as {{"output": …}}')
         try:
             to_json(clean(result))
-        except TypeError as error:
+        except _UNSENDABLE as error:
             raise ValueError(f"the result of {call.name} cannot be sent: {error}") from None
     return list(zip(calls, results, strict=True))
 
@@ -71,18 +82,30 @@ def tools(
 
     `names` and `allowed` say what a name may be, `taken` which ones are in use already.
     """
-    if isinstance(given, ToolDef | str) or not all(isinstance(tool, ToolDef) for tool in given):
-        raise BadRequest("tools is a list of ToolDef")
     seen = set(taken)
     declared = []
-    for tool in given:
+    for tool in _listed(given, ToolDef, "tools is a list of ToolDef"):
         if not names.fullmatch(tool.name):
             raise BadRequest(f"the tool name {tool.name!r} must be {allowed}")
         if tool.name in seen:
             raise BadRequest(f"two tools have the name {tool.name!r}")
+        if not isinstance(tool.description, str):
+            raise BadRequest(
+                f"the description of the tool {tool.name!r} is {_kind(tool.description)}, it must be a text"
+            )
         seen.add(tool.name)
         declared.append((tool, _schema(tool)))
     return declared
+
+
+def _listed(things: Any, kind: type[_T], wanted: str) -> list[_T]:
+    """What can be gone through once or more, as a list; a text is no list of texts."""
+    if isinstance(things, str | bytes) or not isinstance(things, Iterable):
+        raise BadRequest(wanted)
+    listed = list(things)
+    if not all(isinstance(thing, kind) for thing in listed):
+        raise BadRequest(wanted)
+    return listed
 
 
 def _schema(tool: ToolDef) -> dict[str, Any]:
@@ -90,11 +113,12 @@ def _schema(tool: ToolDef) -> dict[str, Any]:
         raise BadRequest(f"the schema of the tool {tool.name!r} is {_kind(tool.parameters)}, it must be a dict")
     try:
         schema: dict[str, Any] = clean(tool.parameters)
-    except TypeError as error:
+        written = to_json(schema)
+    except _UNSENDABLE as error:
         raise BadRequest(f"the schema of the tool {tool.name!r} cannot be sent: {error}") from None
     if schema.get("type", "object") != "object":
         raise BadRequest(f"the schema of the tool {tool.name!r} has the type {schema['type']!r}, it must be object")
-    problem = _schema_problem(to_json(schema))
+    problem = _schema_problem(written)
     if problem:
         raise BadRequest(f"the schema of the tool {tool.name!r} is no JSON Schema: {problem}")
     return {"type": "object", **{key: value for key, value in schema.items() if key != "type"}}
@@ -104,9 +128,12 @@ def _schema(tool: ToolDef) -> dict[str, Any]:
 def _schema_problem(written: str) -> str:
     """Tools are the same in every call of a conversation: each schema is checked once."""
     try:
-        Draft202012Validator.check_schema(json.loads(written))
+        # without its formats: a pattern is ECMA's, which Python's own engine would refuse
+        Draft202012Validator.check_schema(json.loads(written), format_checker=_NO_FORMATS)
     except SchemaError as error:
         return f"{error.json_path.removeprefix('$.')}: {error.message}"[:300]
+    except RecursionError:
+        return "it is nested too deeply"
     return ""
 
 

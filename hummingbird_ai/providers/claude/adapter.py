@@ -34,7 +34,7 @@ from hummingbird_ai.providers.claude.traits import Ephemeral, ephemeral_of
 from hummingbird_ai.providers.google.endpoints import VertexEndpoint
 from hummingbird_ai.providers.google.exchange import exchange
 from hummingbird_ai.providers.served import Tariff
-from hummingbird_ai.serialise import encode, to_json
+from hummingbird_ai.serialise import encode
 
 MAX_PASSES = 11
 """Requests one answer may take when Claude pauses to go on with its searches: ten continuations."""
@@ -165,8 +165,8 @@ class AnthropicVertexModel:
         )
         marked = caching.mark(drafted.messages, stable=drafted.stable, previous=drafted.previous)
         body: dict[str, Any] = {"anthropic_version": self._version, "max_tokens": ask.max_output_tokens}
-        if ask.system and ask.system.strip():
-            body["system"] = caching.mark_system(ask.system)
+        if system := given.prompt(ask.system):
+            body["system"] = caching.mark_system(system)
         if ask.tools:
             body["tools"] = list(ask.tools)
             if not ask.allow_tools:
@@ -212,7 +212,7 @@ class AnthropicVertexModel:
         if betas:
             headers["anthropic-beta"] = ",".join(betas)
         if self._labels:
-            headers["X-Vertex-AI-Labels"] = base64.b64encode(to_json(self._labels).encode()).decode()
+            headers["X-Vertex-AI-Labels"] = base64.b64encode(encode(self._labels)).decode()
         return headers
 
     def _answer(self, passes: Sequence[reply.Pass], notes: Mapping[str, Any]) -> ModelResponse:
@@ -224,8 +224,9 @@ class AnthropicVertexModel:
         last = passes[-1]
         self._look_at_cache(passes[0].usage)
         kept = [block for item in passes for block in item.blocks]
-        if last.reason == "max_tokens" and kept and kept[-1]["type"] == "tool_use":
-            kept.pop()  # it was cut: what is there of it is not what the model meant
+        cut = last.reason == "max_tokens" and bool(kept) and kept[-1]["type"] == "tool_use"
+        if cut:
+            kept.pop()  # what is there of it is not what the model meant
         calls = tuple(_calls(kept))
         text = reply.text_of(kept)
         finish = reply.finish_of(last.reason, text=text, calls=len(calls))
@@ -234,6 +235,8 @@ class AnthropicVertexModel:
         elif _is_broken(kept):
             finish = Finish.MALFORMED
             calls, kept = (), [block for block in kept if block["type"] != "tool_use"]
+        elif cut and not calls:  # the words before it are not the answer
+            finish = Finish.MALFORMED
         return ModelResponse(
             text=text,
             tool_calls=calls,

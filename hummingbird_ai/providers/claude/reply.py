@@ -73,7 +73,7 @@ class _Counters(_Wire):
 
 
 class _Iteration(_Counters):
-    type: str = ""
+    type: Any = None
 
 
 class _Usage(_Counters):

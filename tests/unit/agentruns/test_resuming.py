@@ -105,6 +105,21 @@ async def test_a_session_that_was_damaged_is_refused_and_named(world: World) -> 
     assert f"sessions/{session}/context.json" in (world.run().status.message or "")
 
 
+@pytest.mark.parametrize(("damage", "place"), [("version", "messages[0].version"), ("role", "messages[0].role")])
+async def test_a_conversation_that_was_damaged_is_refused_and_names_the_place(
+    world: World, damage: str, place: str
+) -> None:
+    session = (await first(world)).metadata.uid
+    key = f"sessions/{session}/context.json"
+    stored = json.loads(world.store.blobs[key])
+    stored["contents"][0][damage] = 2
+    world.store.blobs[key] = json.dumps(stored).encode()
+    world.order("why", session=session, message="tell me")
+    await world.live()
+    assert world.outcome == ("False", "Invalid")
+    assert f"the session's conversation cannot be read: {place}" in (world.run().status.message or "")
+
+
 NEWER = "[The files in /tmp/data may be newer than this conversation, or missing.]"
 
 

@@ -278,3 +278,36 @@ def test_credentials_without_a_project_say_that_none_was_found() -> None:
 
     with pytest.raises(AuthFailed, match="no Google Cloud project"):
         _ = VertexAuth(environment={}, credentials=Anonymous()).project
+
+
+def test_a_key_file_that_was_replaced_is_read_when_the_old_key_is_not_taken_any_more(
+    credentials_file: Path, tokens: TokenService
+) -> None:
+    """A process lives longer than a key."""
+    auth = VertexAuth("p", environment={})
+    assert auth.headers() == {"Authorization": "Bearer token-1"}
+    refused = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+    tokens.failure = refused
+    asked: list[int] = []
+
+    def replaced() -> None:
+        asked.append(1)
+        if len(asked) == 2:
+            tokens.failure = None
+
+    tokens.before_answer = replaced
+    assert auth.headers(renew=True) == {"Authorization": "Bearer token-2"}
+
+    tokens.failure, tokens.before_answer = refused, lambda: None
+    with pytest.raises(AuthFailed, match="Invalid JWT Signature"):
+        auth.headers(renew=True)
+    given = VertexAuth("p", credentials=auth._credentials, environment={})
+    with pytest.raises(AuthFailed, match="Invalid JWT Signature"):
+        given.headers(renew=True)
+
+
+def test_credentials_that_are_given_may_name_the_project() -> None:
+    class Named:
+        project_id = "of-the-credentials"
+
+    assert VertexAuth(credentials=Named(), environment={}).project == "of-the-credentials"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -344,3 +345,9 @@ def test_how_long_an_answer_and_how_short_a_cached_prefix_may_be() -> None:
     assert minimum_cacheable_tokens("claude-opus-5-5") == 512
     assert minimum_cacheable_tokens("claude-haiku-4-5@20251001") == 4096
     assert minimum_cacheable_tokens("claude-99") == DEFAULT_MINIMUM_CACHEABLE_TOKENS
+
+
+def test_a_price_that_is_no_mapping_is_told() -> None:
+    wrong: Any = {"gemini-9": 5}
+    with pytest.raises(ValueError, match="gemini-9: a price is a mapping such as"):
+        parse_prices(wrong)

@@ -376,6 +376,27 @@ def test_a_cut_call_is_not_handed_out() -> None:
     assert [item.id for item in answer.tool_calls] == ["toolu_1"]
 
 
+def test_an_answer_whose_only_call_was_cut_is_no_answer() -> None:
+    """ "I write the file now", and a call too long for the limit: the words are kept, and a nudge asks for it again."""
+    parts = (
+        {"type": "text", "text": "I write the file now."},
+        {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"command": "cat >"}},
+    )
+    with ClaudeServer(script(Answer(parts=parts, finish="max_tokens"), say("done"))) as server:
+        talk = Talk(model(server))
+        answer = talk.ask()
+        talk.ask("shorter")
+        assert [block["text"] for block in server.calls[1].body["messages"][1]["content"]] == ["I write the file now."]
+    assert answer.finish is Finish.MALFORMED
+    assert answer.tool_calls == ()
+
+
+def test_labels_with_half_a_character_are_mended() -> None:
+    with ClaudeServer(script(say("done"))) as server:
+        Talk(model(server, labels={"team": "ci \ud83d"})).ask()
+        assert json.loads(base64.b64decode(server.calls[0].headers["x-vertex-ai-labels"])) == {"team": "ci \ufffd"}
+
+
 def test_a_refusal_is_thrown_away_and_says_why() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "not this"}
     with ClaudeServer(script(say("Well", finish="refusal", stop_details=details))) as server:

@@ -58,6 +58,7 @@ def test_the_size_of_the_conversation_is_that_of_the_last_look_at_it() -> None:
         {"type": "message", "input_tokens": 100, "output_tokens": 10},
         {"type": "message", "input_tokens": 50, "output_tokens": 20, "cache_read_input_tokens": 100},
         {"type": "compaction", "input_tokens": 9},
+        {"type": None, "input_tokens": 9},
     ]
     usage = {"input_tokens": 150, "output_tokens": 30, "cache_read_input_tokens": 100, "iterations": looks}
 
