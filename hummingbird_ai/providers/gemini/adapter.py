@@ -102,11 +102,11 @@ class GeminiModel:
                 written = sum(item.usage.output_tokens for item in passes)
                 enough = len(passes) == MAX_PASSES or written >= max_output_tokens
                 if passes[-1].reason != gemini_reply.CONTINUATION or not token or enough:
-                    return self._response(passes, len(contents))
+                    return self._response(passes, contents)
                 body = {**body, "continuationToken": token}
         except ModelError as error:
             if passes:
-                error.billed = replace(self._response(passes, len(contents)), raw_content=None)
+                error.billed = replace(self._response(passes, contents), raw_content=None)
             raise
 
     def make_user_content(self, text: str) -> Content:
@@ -147,8 +147,8 @@ class GeminiModel:
         if words:  # never beside function responses: Gemini would take the whole content for its own
             turns.append({"role": "user", "parts": words})
         body: dict[str, Any] = {"contents": in_order(turns)}
-        if system and system.strip():
-            body["systemInstruction"] = {"parts": [{"text": system}]}
+        if prompt := given.prompt(system):
+            body["systemInstruction"] = {"parts": [{"text": prompt}]}
         body |= self._tools(tools, allow_tools)
         body["generationConfig"] = {"maxOutputTokens": max_output_tokens}
         if self._labels:
@@ -157,23 +157,22 @@ class GeminiModel:
 
     def _tools(self, tools: Sequence[ToolDef], allow_tools: bool) -> dict[str, Any]:
         """`tools` is the same whether they are allowed or not: the prefix cache begins with it."""
-        declared: list[dict[str, Any]] = [{"functionDeclarations": declarations(tools)}] if tools else []
+        functions = declarations(tools)
+        declared: list[dict[str, Any]] = [{"functionDeclarations": functions}] if functions else []
         config: dict[str, Any] = {}
-        if tools and not allow_tools:
+        if functions and not allow_tools:
             config["functionCallingConfig"] = {"mode": "NONE"}
         if self._web_search:
             declared.append({"googleSearch": {}})
-            if tools and gemini_parts.is_before_3(self.name):
+            if functions and gemini_parts.is_before_3(self.name):
                 raise BadRequest(f"{self.name} cannot search the web where tools are declared; take Gemini 3 or later")
-            if tools and self._endpoint.shows_searches:
+            if functions and self._endpoint.shows_searches:
                 config["includeServerSideToolInvocations"] = True
         return {key: value for key, value in (("tools", declared), ("toolConfig", config)) if value}
 
     def _trusted(self, contents: Sequence[Content]) -> Sequence[Content]:
         """The conversation with the signatures that Gemini did not take back left out, in every call alike."""
-        start = max(
-            [self._distrusted, *(index for index, content in enumerate(contents) if _distrusts_before(content))]
-        )
+        start = max(self._distrusted, _distrusted_before(contents))
         return [
             {**content, "parts": gemini_parts.without_signatures(content["parts"])} if index < start else content
             for index, content in enumerate(contents)
@@ -181,8 +180,10 @@ class GeminiModel:
 
     def _outgoing(self, content: Content) -> dict[str, Any]:
         """What is sent of a content: not who produced it, and no blank text, which Gemini refuses."""
-        parts = [part for part in content["parts"] if not gemini_parts.is_blank(part)]
-        if self._signed and content["role"] == "model":
+        model = content["role"] == "model"
+        parts = gemini_parts.without_responses(content["parts"]) if model else content["parts"]
+        parts = [part for part in parts if not gemini_parts.is_blank(part)]
+        if self._signed and model:
             parts = gemini_parts.with_signature(parts)
         return {"role": content["role"], "parts": parts}
 
@@ -216,12 +217,12 @@ class GeminiModel:
             raise from_reply(reply, self._endpoint.secrets)
         return gemini_reply.read(reply, self._endpoint.secrets)
 
-    def _response(self, passes: Sequence[gemini_reply.Pass], turn: int) -> ModelResponse:
+    def _response(self, passes: Sequence[gemini_reply.Pass], contents: Sequence[Content]) -> ModelResponse:
         last = passes[-1]
         everything = [part for item in passes for part in item.parts]
         text = "".join(part["text"] for part in everything if "text" in part and not part.get("thought"))
         parts = [part for part in everything if not gemini_parts.is_blank(part)]
-        stored = [gemini_parts.to_stored(part, local_id(turn, number)) for number, part in enumerate(parts)]
+        stored = [gemini_parts.to_stored(part, local_id(len(contents), number)) for number, part in enumerate(parts)]
         calls = tuple(
             ToolCall(part["id"], part["name"], part["arguments"]) for part in stored if part["type"] == "tool_call"
         )
@@ -235,7 +236,7 @@ class GeminiModel:
         return ModelResponse(
             text=text,
             tool_calls=calls,
-            raw_content=self._raw(parts, turn) if text.strip() or calls else None,
+            raw_content=self._raw(parts, contents) if text.strip() or calls else None,
             usage=sum((item.usage for item in passes), Usage()),
             finish=finish,
             finish_reason=": ".join(word for word in (last.reason, last.message) if word),
@@ -244,14 +245,17 @@ class GeminiModel:
             sources=_each_once(source for item in passes for source in item.sources),
         )
 
-    def _raw(self, parts: list[dict[str, Any]], turn: int = 0) -> Content:
+    def _raw(self, parts: list[dict[str, Any]], contents: Sequence[Content] = ()) -> Content:
+        """The turn that follows on `contents`; it notes what it was made without, if no turn before it has."""
         content: Content = {"role": "model", "parts": parts, "producer": self._producer.to_dict()}
-        return {**content, "notes": {"distrusts_before": True}} if turn and turn == self._distrusted else content
+        noted = self._distrusted <= _distrusted_before(contents)
+        return content if noted else {**content, "notes": {"distrusts_before": True}}
 
 
-def _distrusts_before(content: Content) -> bool:
-    """This turn was made without the signatures of those before it."""
-    return bool(content.get("notes", {}).get("distrusts_before"))
+def _distrusted_before(contents: Sequence[Content]) -> int:
+    """The index of the last turn that was made without the signatures of those before it; 0 for none."""
+    marked = (index for index, content in enumerate(contents) if content.get("notes", {}).get("distrusts_before"))
+    return max(marked, default=0)
 
 
 def _each_once(sources: Iterable[Source]) -> tuple[Source, ...]:

@@ -7,7 +7,7 @@ bytes. A model content also holds `producer` and perhaps `notes`, which never go
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hummingbird_ai.canonical import OWN_KEYS, Producer, local_id, message, readable_by
@@ -24,6 +24,9 @@ _REFERENCES = frozenset({"$ref", "$defs"})
 _MARKS = frozenset({"signature", "extra"})
 _CALLS = frozenset({"functionCall", "functionResponse"})
 _WITHOUT_PAYLOAD = frozenset({"text", "thought", "partMetadata"})
+_PAYLOADS = frozenset(
+    {"functionCall", "inlineData", "fileData", "executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
+)
 
 
 def is_before_3(model: str) -> bool:
@@ -83,6 +86,29 @@ def _extra(kind: str, rest: dict[str, Any], payload: dict[str, Any]) -> dict[str
 
 def to_native(part: Mapping[str, Any]) -> dict[str, Any]:
     """The Gemini part of a canonical one of our own."""
+    return _with_one_payload(_as_stored(part))
+
+
+def _with_one_payload(part: dict[str, Any]) -> dict[str, Any]:
+    """Gemini gives some parts that it does not take back: it wants just one payload, and a signature alone is none.
+
+    Such a signature stands beside an empty text. A session stored by an earlier version holds the parts as they came.
+    """
+    if "text" in part and part.keys() & _PAYLOADS:
+        return {key: value for key, value in part.items() if key != "text"}
+    if "thoughtSignature" in part and not part.keys() - _WITHOUT_PAYLOAD - {"thoughtSignature"}:
+        first: dict[str, Any] = {key: part[key] for key in ("thought", "thoughtSignature") if key in part}
+        return {"text": "", **first, **part}
+    return part
+
+
+def without_responses(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A model content's parts as they can be sent: function responses are the user's, Gemini takes none from here."""
+    bare = [{key: value for key, value in part.items() if key != "functionResponse"} for part in parts]
+    return [_with_one_payload(part) for part in bare]
+
+
+def _as_stored(part: Mapping[str, Any]) -> dict[str, Any]:
     tail = {"thoughtSignature": part["signature"]} if "signature" in part else {}
     tail |= part.get("extra", {})
     number = {} if part.get("minted") else {"id": part.get("id")}
@@ -120,15 +146,14 @@ def _has_reference(value: Any) -> bool:
 def save(contents: Sequence[Content], producer: Producer) -> list[dict[str, Any]]:
     """Native contents as canonical messages; a user's names `producer` if it holds what only Gemini can read."""
     stored: list[dict[str, Any]] = []
+    asked: list[dict[str, Any]] = []
     for turn, content in enumerate(contents):
         if content["role"] == "model":
             parts = [to_stored(part, local_id(turn, number)) for number, part in enumerate(content["parts"])]
+            asked = [part for part in parts if part["type"] == "tool_call"]
             stored.append(message("assistant", parts, content.get("producer"), content.get("notes")))
         else:
-            ids = _ids_of_calls(stored)
-            responses = (next(ids, "") if "functionResponse" in part else "" for part in content["parts"])
-            answered = zip(content["parts"], responses, strict=True)
-            parts = [to_stored(part, number, by_user=True) for part, number in answered]
+            parts = [_answering(to_stored(part, "", by_user=True), asked) for part in content["parts"]]
             stored.append(message("user", parts, producer.to_dict() if any(map(_is_special, parts)) else None))
     return stored
 
@@ -138,9 +163,14 @@ def _is_special(part: Mapping[str, Any]) -> bool:
     return part["type"] == "opaque" or (part["type"] != "tool_result" and bool(_MARKS & part.keys()))
 
 
-def _ids_of_calls(stored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    previous = stored[-1]["parts"] if stored else []
-    return iter([part["id"] for part in previous if part["type"] == "tool_call"])
+def _answering(part: dict[str, Any], asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """A result without an id gets that of the first open call of its name without one, as the request pairs them."""
+    if part["type"] != "tool_result" or not part.get("minted"):
+        return part
+    for index, call in enumerate(asked):
+        if call.get("minted") and call["name"] == part["name"]:
+            return {**part, "id": asked.pop(index)["id"]}
+    return part
 
 
 def load(messages: Sequence[Mapping[str, Any]], producer: Producer) -> list[Content]:

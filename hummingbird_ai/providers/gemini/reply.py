@@ -61,18 +61,38 @@ class _Content(_Wire):
     parts: Annotated[list[KeptPart], BeforeValidator(_none_as_list)] = []
 
 
+# An answer is paid whatever its grounding looks like: what has another type there is left out, not refused.
+def _text_or_none(value: Any) -> Any:
+    return value if isinstance(value, str) else None
+
+
+def _object(value: Any) -> Any:
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _objects(value: Any) -> list[Any]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+LenientText = Annotated[str | None, BeforeValidator(_text_or_none)]
+
+
 class _Page(_Wire):
-    uri: str | None = None
-    title: str | None = None
+    uri: LenientText = None
+    title: LenientText = None
 
 
 class _Chunk(_Wire):
-    web: Annotated[_Page, BeforeValidator(_none_as_empty)] = _Page()
+    web: Annotated[_Page, BeforeValidator(_object)] = _Page()
 
 
 class _Grounding(_Wire):
-    web_search_queries: Annotated[list[str], BeforeValidator(_none_as_list)] = []
-    grounding_chunks: Annotated[list[_Chunk], BeforeValidator(_none_as_list)] = []
+    web_search_queries: Annotated[list[str], BeforeValidator(_texts)] = []
+    grounding_chunks: Annotated[list[_Chunk], BeforeValidator(_objects)] = []
 
 
 class _Candidate(_Wire):
@@ -80,7 +100,7 @@ class _Candidate(_Wire):
     finish_reason: str | None = None
     finish_message: str | None = None
     continuation_token: str | None = None
-    grounding_metadata: Annotated[_Grounding, BeforeValidator(_none_as_empty)] = _Grounding()
+    grounding_metadata: Annotated[_Grounding, BeforeValidator(_object)] = _Grounding()
 
 
 class _Feedback(_Wire):

@@ -14,6 +14,7 @@ from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import Content
 
 Part = dict[str, Any]
+_OPENING: Content = {"role": "user", "parts": [{"text": "(the start of this conversation was not kept)"}]}
 _CONTINUE: Content = {"role": "user", "parts": [{"text": "Continue."}]}
 
 _log = logging.getLogger(__name__)
@@ -24,7 +25,8 @@ def in_order(turns: Sequence[Content]) -> list[Content]:
 
     All responses to a turn stand in one content, in the order of its calls; a call without one gets a response that
     says so, words that stood among them follow. Between two model turns (after a nudge that was not kept) stands the
-    user's word, for Gemini does not go on with its own turn. Raises BadRequest for a response that nothing asked for.
+    user's word, for Gemini does not go on with its own turn, and so it does before a first turn of the model. Raises
+    BadRequest for a response that nothing asked for.
     """
     ordered: list[Content] = []
     asked: list[Part] = []
@@ -34,7 +36,9 @@ def in_order(turns: Sequence[Content]) -> list[Content]:
         if model is None:  # once: earlier ones were told when they were the newest
             _tell(wanted)
             continue
-        if ordered and ordered[-1]["role"] == "model":
+        if not ordered:
+            ordered.append(_OPENING)
+        elif ordered[-1]["role"] == "model":
             ordered.append(_CONTINUE)
         ordered.append(model)
         asked = [part["functionCall"] for part in model["parts"] if "functionCall" in part]

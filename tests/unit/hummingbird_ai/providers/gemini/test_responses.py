@@ -428,7 +428,7 @@ def test_whatever_an_answer_holds_it_is_malformed_or_can_be_stored_and_sent_agai
         answer = read(HttpReply(200, {}, json.dumps(document).encode()))
     except MalformedReply:
         return
-    response = model._response([answer], 1)
+    response = model._response([answer], [model.make_user_content("go")])
     if response.raw_content is not None:
         contents = [model.make_user_content("go"), response.raw_content, model.make_user_content("on")]
         stored = json.loads(json.dumps(model.to_canonical(contents)))

@@ -385,3 +385,40 @@ def test_a_gemini_session_goes_on_in_the_scripted_model_and_back() -> None:
 
     assert back[:3] == contents
     assert back[3]["parts"] == [{"text": "fine"}]
+
+
+ONE, TWO = ({"functionResponse": {"name": name, "response": {"r": name}}} for name in ("run", "stop"))
+OTHER = {"functionResponse": {"name": "run", "response": {"r": "other"}}}
+WORDS = {"text": "w"}
+
+
+@pytest.mark.parametrize(
+    "given_back",
+    [
+        [[TWO]],
+        [[WORDS], [ONE, OTHER, TWO]],
+        [[ONE], [TWO], [OTHER]],
+        [[TWO, OTHER, ONE]],
+        [[TWO], [WORDS], [OTHER]],
+        [[WORDS, OTHER], [TWO, WORDS]],
+    ],
+)
+def test_results_without_ids_are_stored_with_the_calls_they_are_sent_for(given_back: list[list[Any]]) -> None:
+    """Gemini 2 gives no ids: the place of a result says less than its name."""
+    model = gemini("gemini-2.5-flash")
+    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("run", "stop", "run")]
+    contents = [model.make_user_content("go"), model._raw(calls)]
+    contents += [{"role": "user", "parts": parts} for parts in given_back]
+
+    again = model.from_canonical(json.loads(json.dumps(model.to_canonical(contents))))
+
+    assert body_of(model, again) == body_of(model, contents)
+
+
+def test_a_result_that_no_call_asks_for_is_stored_with_none() -> None:
+    model = gemini("gemini-2.5-flash")
+    calls = [{"functionCall": {"name": "run", "args": {}}}]
+
+    stored = model.to_canonical([model._raw(calls), {"role": "user", "parts": [TWO, ONE]}])
+
+    assert [part["id"] for part in stored[1]["parts"]] == ["", stored[0]["parts"][0]["id"]]

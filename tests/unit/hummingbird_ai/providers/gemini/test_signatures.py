@@ -126,3 +126,104 @@ def test_a_signature_comes_back_in_its_own_part_character_by_character() -> None
 
         assert server.calls[1].body["contents"][1]["parts"] == list(parts)
     assert first.text == "ab"
+
+
+CALLED = {"functionCall": {"id": "c", "name": "run", "args": {}}, "thoughtSignature": "c2ln"}
+CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
+RESPONSE = {"functionResponse": {"name": "run", "response": {}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"thoughtSignature": "c2ln"}, {"text": "", "thoughtSignature": "c2ln"}),
+        ({"text": None, "thoughtSignature": "c2ln"}, {"text": "", "thoughtSignature": "c2ln"}),
+        (
+            {"thought": True, "thoughtSignature": "c2ln"},
+            {"text": "", "thought": True, "thoughtSignature": "c2ln"},
+        ),
+        (
+            {"partMetadata": {"a": 1}, "thoughtSignature": "c2ln"},
+            {"text": "", "thoughtSignature": "c2ln", "partMetadata": {"a": 1}},
+        ),
+        ({**CODE, "text": ""}, CODE),
+        (RESPONSE, None),
+        ({**RESPONSE, "thoughtSignature": "c2ln"}, {"text": "", "thoughtSignature": "c2ln"}),
+        ({**RESPONSE, "text": "x"}, {"text": "x"}),
+    ],
+)
+def test_a_part_that_gemini_gives_but_does_not_take_back_is_sent_as_one_it_takes(
+    given: dict[str, Any], sent: dict[str, Any] | None
+) -> None:
+    """A signature alone, two payloads in a part, a response of the model's own: each would end the conversation."""
+    with GeminiServer(lambda body, n: Answer(parts=({"text": "a"}, given)) if n == 0 else say("ok")) as server:
+        model = build_model("gemini-3.8-flash", google_api_key="test-key", base_url=server.url)
+        contents = [model.make_user_content("go")]
+        first = model.generate(contents, system="s", tools=[RUN])
+        contents += [first.raw_content or {}, model.make_user_content("more")]
+        model.generate(contents, system="s", tools=[RUN])
+        stored = json.loads(json.dumps(model.to_canonical(contents)))
+        model.generate(model.from_canonical(stored), system="s", tools=[RUN])
+
+        assert server.calls[1].body["contents"][1]["parts"] == [{"text": "a"}, *([sent] if sent else [])]
+        assert server.calls[2].raw == server.calls[1].raw
+
+
+def test_a_call_beside_an_empty_text_is_sent_without_it() -> None:
+    with GeminiServer(lambda body, n: Answer(parts=({"text": "", **CALLED},)) if n == 0 else say("ok")) as server:
+        model = build_model("gemini-2.5-flash", google_api_key="test-key", base_url=server.url)
+        contents = [model.make_user_content("go")]
+        first = model.generate(contents, system="s", tools=[RUN])
+        contents += [first.raw_content or {}, model.make_tool_responses(first.tool_calls, [{}])]
+        model.generate(contents, system="s", tools=[RUN])
+
+        assert server.calls[1].body["contents"][1]["parts"] == [CALLED]
+
+
+@pytest.mark.parametrize(
+    ("part", "sent"),
+    [
+        ({"type": "opaque", "data": {"thoughtSignature": "c2ln"}}, {"text": "", "thoughtSignature": "c2ln"}),
+        (
+            {"type": "opaque", "data": {"thought": True, "thoughtSignature": "c2ln"}},
+            {"text": "", "thought": True, "thoughtSignature": "c2ln"},
+        ),
+        (
+            {"type": "tool_call", "id": "c", "name": "run", "arguments": {}, "extra": {"text": ""}},
+            {"functionCall": {"id": "c", "name": "run", "args": {}}},
+        ),
+    ],
+)
+def test_a_stored_part_of_an_earlier_version_is_mended_when_it_is_loaded(
+    part: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    model, _ = called_with(None)
+    stored = model.to_canonical([model.make_user_content("go"), model._raw([{"text": "a"}])])
+    stored[1]["parts"].append(part)
+
+    assert model.from_canonical(stored)[1]["parts"] == [{"text": "a"}, sent]
+
+
+def test_a_repair_whose_answer_was_not_kept_is_noted_by_the_next_turn() -> None:
+    """The caller goes on with words of its own, so that turn does not stand where the repair was made."""
+    stored_by, contents = called_with("b2xkZXI=")
+    stored = json.loads(json.dumps(stored_by.to_canonical(contents)))
+    lost = Answer(parts=(), finish="MALFORMED_FUNCTION_CALL")
+    answers = [lost, call("run"), call("run")]
+    with GeminiServer(lambda body, n: answers.pop(0) if answers else say("done")) as server:
+        model = build_model("gemini-3.8-flash", google_api_key="test-key", base_url=server.url)
+        contents = model.from_canonical(stored)
+        assert model.generate(contents, system="s", tools=[RUN]).raw_content is None
+        contents.append(model.make_user_content("again"))
+        for _ in range(2):
+            answer = model.generate(contents, system="s", tools=[RUN])
+            contents += [answer.raw_content or {}, model.make_tool_responses(answer.tool_calls, [{}])]
+        model.generate(contents, system="s", tools=[RUN])
+
+        resumed = build_model("gemini-3.8-flash", google_api_key="test-key", base_url=server.url)
+        again = resumed.from_canonical(json.loads(json.dumps(model.to_canonical(contents))))
+        resumed.generate(again, system="s", tools=[RUN])
+
+        assert [received.refused is not None for received in server.calls] == [True, *[False] * 5]
+        assert server.calls[-1].raw == server.calls[-2].raw
+    assert ["notes" in content for content in contents if content["role"] == "model"] == [False, True, False]

@@ -19,6 +19,7 @@ from hummingbird_ai.testing.gemini.rules import PLACEHOLDER_SIGNATURE, refusal
 
 GO: Content = {"role": "user", "parts": [{"text": "go"}]}
 WORD: Content = {"role": "user", "parts": [{"text": "Continue."}]}
+OPENING: Content = {"role": "user", "parts": [{"text": "(the start of this conversation was not kept)"}]}
 
 
 def asking(*calls: tuple[str, str]) -> Content:
@@ -126,7 +127,7 @@ def test_a_result_that_no_call_right_before_it_asks_for_is_named(turns: list[Con
 
 def test_between_two_turns_of_the_model_and_behind_the_last_one_stands_a_word() -> None:
     assert in_order([GO, answer("a"), answer("b")]) == [GO, answer("a"), WORD, answer("b"), WORD]
-    assert in_order([answer()]) == [answer(), WORD]
+    assert in_order([answer()]) == [OPENING, answer(), WORD]
 
 
 calls = st.lists(st.tuples(st.sampled_from(["run", "read"]), st.sampled_from(["", "a", "b", "c"])), max_size=3).map(
@@ -161,3 +162,10 @@ def test_gemini_takes_what_any_history_becomes_and_a_longer_one_begins_with_the_
     cuts = [index for index, turn in enumerate(turns) if turn["role"] == "model"]
     beginning = in_order(turns[: data.draw(st.sampled_from([*cuts, len(turns)]))])
     assert json.dumps(ordered[: len(beginning)]) == json.dumps(beginning)
+
+
+def test_before_a_first_turn_of_the_model_stands_a_word_that_says_so() -> None:
+    """Gemini wants the user to begin; a program that cuts its history may leave a model's turn in front."""
+    assert in_order([asking(("run", "a")), user(response("run", "a"))]) == [
+        *(OPENING, asking(("run", "a")), user(response("run", "a"))),
+    ]

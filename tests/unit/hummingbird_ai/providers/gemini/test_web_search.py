@@ -171,3 +171,25 @@ def test_the_providers_own_calls_stay_in_their_place_and_never_leave_their_route
     assert model._request(contents, "s", [RUN], (), True, 10)["contents"][1]["parts"] == parts
     elsewhere = by_vertex().from_canonical(stored)
     assert [list(part) for part in elsewhere[1]["parts"]] == [["functionCall"]]
+
+
+@pytest.mark.parametrize(
+    ("grounding", "searches", "sources"),
+    [
+        ({"webSearchQueries": [None, "a", 5]}, 1, ()),
+        ({"webSearchQueries": "a", "groundingChunks": {"web": {}}}, 0, ()),
+        ({"groundingChunks": [None, "x", {"web": {"uri": "https://e.com", "title": 5}}]}, 0, ("https://e.com",)),
+        ({"groundingChunks": [{"web": ["x"]}, {"web": None}, {"web": {"uri": 5}}]}, 0, ()),
+        (["x"], 0, ()),
+    ],
+)
+def test_an_answer_is_not_lost_for_a_grounding_of_another_shape(
+    grounding: Any, searches: int, sources: tuple[str, ...]
+) -> None:
+    """It is paid: raised as an error, it would be asked for and paid again."""
+    candidate = {"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP", "groundingMetadata": grounding}
+    found = read(HttpReply(200, {}, json.dumps({"candidates": [candidate]}).encode()))
+
+    assert found.parts == ({"text": "hi"},)
+    assert found.usage.web_searches == searches
+    assert tuple(source.url for source in found.sources) == sources
