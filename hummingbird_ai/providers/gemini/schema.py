@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import ToolDef
@@ -22,9 +23,15 @@ _DROPPED = frozenset(
     | {"readOnly", "writeOnly", "deprecated"}
 )
 _AS_WORDS = {"exclusiveMinimum": "greater than {}", "exclusiveMaximum": "less than {}", "format": "format: {}"}
-_MAPS = frozenset({"properties", "patternProperties"})
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_SCHEMAS = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"})
+_SCHEMAS = frozenset(
+    {"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"}
+    | {"unevaluatedProperties", "unevaluatedItems", "contentSchema"}
+)
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_NODES = 20_000
+"""Values that references may be written out to: a schema of a kilobyte can ask for billions."""
 
 
 def declarations(tools: Sequence[ToolDef]) -> list[dict[str, Any]]:
@@ -46,8 +53,11 @@ class _Inliner:
     def __init__(self, name: str, schema: dict[str, Any]) -> None:
         self._name = name
         self._root = schema
+        self._written = 0
 
     def schema(self, node: Any, open_references: tuple[str, ...]) -> Any:
+        if open_references:
+            self._count(1)
         if not isinstance(node, dict):
             return node  # `true` and `false` are schemas too
         if "$ref" in node:
@@ -74,7 +84,17 @@ class _Inliner:
             return [self.schema(item, open_references) for item in value]
         if key in _SCHEMAS:
             return self.schema(value, open_references)
+        if open_references:
+            self._count(_nodes(value))
         return value
+
+    def _count(self, nodes: int) -> None:
+        self._written += nodes
+        if self._written > _MOST_NODES:
+            raise BadRequest(
+                f"the references in the schema of the tool {self._name!r} make it too large: written out, as Gemini "
+                f"wants them, they are more than {_MOST_NODES} values"
+            )
 
     def _resolved(self, node: Mapping[str, Any], open_references: tuple[str, ...]) -> Any:
         reference = str(node["$ref"])
@@ -82,15 +102,39 @@ class _Inliner:
             raise BadRequest(f"the tool {self._name!r} has a recursive schema ({reference}), which Gemini cannot take")
         target = self._root_at(reference)
         beside = {key: value for key, value in node.items() if key != "$ref"}
-        return self.schema({**target, **beside}, (*open_references, reference))
+        if target is False or (target is True and not beside):
+            return self.schema(target, open_references)
+        whole = beside if target is True else {**target, **beside}
+        return self.schema(whole, (*open_references, reference))
 
-    def _root_at(self, reference: str) -> dict[str, Any]:
+    def _root_at(self, reference: str) -> Any:
+        """The schema that a JSON pointer in a fragment names. Raises BadRequest."""
+        path = unquote(reference[1:])
+        if reference.startswith("#") and path and not path.startswith("/"):
+            raise BadRequest(
+                f"the schema of the tool {self._name!r} refers to the anchor {reference!r}, which Gemini cannot take: "
+                "refer to its place, such as '#/$defs/name'"
+            )
         target: Any = self._root
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:]]
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
         for step in steps if reference.startswith("#") else [reference]:
-            target = target.get(step) if isinstance(target, dict) else None
-        if not isinstance(target, dict):
+            target = _inside(target, step)
+        if not isinstance(target, dict | bool):
             raise BadRequest(
                 f"the schema of the tool {self._name!r} refers to {reference!r}, which it does not contain"
             )
         return target
+
+
+def _inside(target: Any, step: str) -> Any:
+    """What stands there under a key or an index; None for nothing."""
+    if isinstance(target, list):
+        return target[int(step)] if _INDEX.fullmatch(step) and int(step) < len(target) else None
+    return target.get(step) if isinstance(target, dict) else None
+
+
+def _nodes(value: Any) -> int:
+    """How many values there are in it, itself included."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_nodes, value.values()))
+    return 1 + sum(map(_nodes, value)) if isinstance(value, list) else 1

@@ -104,3 +104,64 @@ def test_a_name_that_gemini_refuses_is_refused_here(name: str) -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(BadRequest, match="two tools"):
         declarations([ToolDef("a", "d", {}), ToolDef("a", "e", {})])
+
+
+@pytest.mark.parametrize(
+    ("keyword", "as_map"),
+    [
+        *(("dependentSchemas", True), ("dependencies", True), ("unevaluatedProperties", False)),
+        *(("unevaluatedItems", False), ("contentSchema", False)),
+    ],
+)
+def test_references_are_written_out_under_every_keyword_that_holds_schemas(keyword: str, as_map: bool) -> None:
+    reference, text = {"$ref": "#/$defs/A"}, {"type": "string"}
+    schema = {keyword: {"p": reference} if as_map else reference, "$defs": {"A": {**text, "title": "A"}}}
+
+    assert declared(schema) == {"type": "object", keyword: {"p": text} if as_map else text}
+
+
+def test_a_dependency_that_lists_names_is_kept() -> None:
+    assert declared({"dependencies": {"a": ["b"]}}) == {"type": "object", "dependencies": {"a": ["b"]}}
+
+
+@pytest.mark.parametrize(
+    ("node", "written"),
+    [
+        ({"$ref": "#/$defs/a%20b"}, {"type": "string"}),
+        ({"$ref": "#/$defs/u/anyOf/1"}, {"type": "null"}),
+        ({"$ref": "#/$defs/yes"}, True),
+        ({"$ref": "#/$defs/yes", "description": "d"}, {"description": "d"}),
+        ({"$ref": "#/$defs/no"}, False),
+        ({"$ref": "#/$defs/no", "description": "d"}, False),
+    ],
+)
+def test_every_local_pointer_is_followed(node: dict[str, Any], written: Any) -> None:
+    places = {"a b": {"type": "string"}, "u": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
+    schema = {"properties": {"p": node}, "$defs": {**places, "yes": True, "no": False}}
+
+    assert declared(schema) == {"type": "object", "properties": {"p": written}}
+
+
+@pytest.mark.parametrize("step", ["2", "-1", "01", "x", "9" * 5000])
+def test_a_place_behind_the_end_of_a_list_is_not_found(step: str) -> None:
+    with pytest.raises(BadRequest, match="which it does not contain"):
+        declared({"properties": {"p": {"$ref": f"#/$defs/u/anyOf/{step}"}}, "$defs": {"u": {"anyOf": [True, True]}}})
+
+
+def test_an_anchor_is_refused_by_its_name() -> None:
+    with pytest.raises(BadRequest, match="'tool' refers to the anchor '#foo'"):
+        declared({"properties": {"p": {"$ref": "#foo"}}, "$defs": {"u": {"$anchor": "foo"}}})
+
+
+def test_references_that_multiply_are_refused_and_a_large_schema_without_them_is_not() -> None:
+    """Twenty definitions that each name the next one twice ask for a million copies of the last."""
+    twice = {f"d{n}": {"properties": {name: {"$ref": f"#/$defs/d{n + 1}"} for name in ("a", "b")}} for n in range(20)}
+    words = {"enum": [{"a": str(number)} for number in range(10_000)]}
+    for schema in (
+        {"properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": {**twice, "d20": {}}},
+        {"properties": {"p": {"$ref": "#/$defs/u"}}, "$defs": {"u": words}},
+    ):
+        with pytest.raises(BadRequest, match="the references in the schema of the tool 'tool' make it too large"):
+            declared(schema)
+
+    assert declared({"properties": {"p": words}}) == {"type": "object", "properties": {"p": words}}
