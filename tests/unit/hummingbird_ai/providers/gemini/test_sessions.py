@@ -406,7 +406,7 @@ WORDS = {"text": "w"}
 def test_results_without_ids_are_stored_with_the_calls_they_are_sent_for(given_back: list[list[Any]]) -> None:
     """Gemini 2 gives no ids: the place of a result says less than its name."""
     model = gemini("gemini-2.5-flash")
-    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("run", "stop", "run")]
+    calls: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": {}}} for name in ("run", "stop", "run")]
     contents = [model.make_user_content("go"), model._raw(calls)]
     contents += [{"role": "user", "parts": parts} for parts in given_back]
 
