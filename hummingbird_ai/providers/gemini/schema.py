@@ -41,7 +41,7 @@ def declarations(tools: Sequence[ToolDef]) -> list[dict[str, Any]]:
         {
             "name": tool.name,
             "description": tool.description,
-            "parametersJsonSchema": _Inliner(tool.name, schema).schema(schema, ()),
+            "parametersJsonSchema": _Inliner(tool.name, schema).written_out(),
         }
         for tool, schema in given.tools(tools, names=_NAME, allowed=allowed)
     ]
@@ -54,6 +54,14 @@ class _Inliner:
         self._name = name
         self._root = schema
         self._written = 0
+
+    def written_out(self) -> Any:
+        """The whole schema. Raises BadRequest."""
+        try:
+            return self.schema(self._root, ())
+        except RecursionError:
+            pass  # raised outside: it would hold on to a thousand frames
+        raise BadRequest(f"the schema of the tool {self._name!r} is nested too deeply once its references are followed")
 
     def schema(self, node: Any, open_references: tuple[str, ...]) -> Any:
         if open_references:

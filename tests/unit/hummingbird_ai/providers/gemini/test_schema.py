@@ -165,3 +165,9 @@ def test_references_that_multiply_are_refused_and_a_large_schema_without_them_is
             declared(schema)
 
     assert declared({"properties": {"p": words}}) == {"type": "object", "properties": {"p": words}}
+
+
+def test_a_chain_of_references_that_nests_too_deeply_is_refused_by_the_tools_name() -> None:
+    chain: dict[str, Any] = {f"d{n}": {"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(1000)}
+    with pytest.raises(BadRequest, match="'tool' is nested too deeply"):
+        declared({"properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": {**chain, "d1000": {}}})
