@@ -32,10 +32,11 @@ from hummingbird_ai.canonical_form import (
     local_id,
     message,
 )
-from hummingbird_ai.canonical_repair import NO_RESULT, readable_by, repaired
+from hummingbird_ai.canonical_repair import NO_RESULT, NO_START, readable_by, repaired
 
 __all__ = [
     "NO_RESULT",
+    "NO_START",
     "OWN_KEYS",
     "VERSION",
     "Message",

@@ -19,7 +19,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """A tool's name that every provider takes in a call."""
 NO_RESULT = {"error": "no result was recorded for this call"}
 """What a model is told of a call that nobody answered."""
-_OPENING = {"type": "text", "text": "(the start of this conversation was not kept)"}
+NO_START = "(the start of this conversation was not kept)"
+"""What the user is taken to have said where a conversation begins with the model."""
 
 
 def repaired(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -153,7 +154,7 @@ def _ordered(messages: Sequence[Message]) -> list[Message]:
             ordered.append(stored)
     ordered += _answered(pending if users else [], users)
     if ordered and ordered[0]["role"] != "user":
-        ordered.insert(0, message("user", [_OPENING]))
+        ordered.insert(0, message("user", [{"type": "text", "text": NO_START}]))
     return ordered
 
 

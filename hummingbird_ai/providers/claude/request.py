@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hummingbird_ai.canonical import NO_RESULT
+from hummingbird_ai.canonical import NO_RESULT, NO_START
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import Content
 from hummingbird_ai.providers import given
@@ -26,7 +26,6 @@ from hummingbird_ai.serialise import clean
 
 _log = logging.getLogger(__name__)
 _CONTINUE = "Continue."
-_NO_START = "(the start of this conversation was not kept)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class _Turns:
     def assistant(self, blocks: Sequence[Block], before: Sequence[Any]) -> None:
         self._close_calls()
         if self._last_role() != "user":
-            self.user([_text(_CONTINUE if self.messages else _NO_START)])
+            self.user([_text(_CONTINUE if self.messages else NO_START)])
         for entry in before:
             self._entry(entry)
         self.messages.append({"role": "assistant", "content": list(blocks)})

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hummingbird_ai.canonical import NO_RESULT
+from hummingbird_ai.canonical import NO_RESULT, NO_START
 from hummingbird_ai.errors import BadRequest
 from hummingbird_ai.messages import Content
 
 Part = dict[str, Any]
-_OPENING: Content = {"role": "user", "parts": [{"text": "(the start of this conversation was not kept)"}]}
+_OPENING: Content = {"role": "user", "parts": [{"text": NO_START}]}
 _CONTINUE: Content = {"role": "user", "parts": [{"text": "Continue."}]}
 
 _log = logging.getLogger(__name__)
