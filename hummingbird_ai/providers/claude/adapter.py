@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +26,7 @@ from hummingbird_ai.pricing import Prices, minimum_cacheable_tokens
 from hummingbird_ai.providers import given
 from hummingbird_ai.providers.claude import blocks as claude_blocks
 from hummingbird_ai.providers.claude import caching, reply
+from hummingbird_ai.providers.claude.checks import has_broken_calls
 from hummingbird_ai.providers.claude.errors import from_reply, is_prefix_changed, is_system_refused
 from hummingbird_ai.providers.claude.request import Draft, draft, without_blanks
 from hummingbird_ai.providers.claude.tools import declarations
@@ -46,9 +46,6 @@ DEFAULT_VERSION = "vertex-2023-10-16"
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 WEB_SEARCH_BETA = "web-search-2025-03-05"
 """Needed on Vertex AI only: without it the search tool is an unknown tag (ax-llm/ax#457, BerriAI/litellm#16269)."""
-
-_CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
-_LONGEST_NAME = 200
 
 _log = logging.getLogger(__name__)
 
@@ -232,7 +229,7 @@ class AnthropicVertexModel:
         finish = reply.finish_of(last.reason, text=text, calls=len(calls))
         if finish is Finish.REFUSED:  # a partial answer is to be thrown away
             text, calls, kept = "", (), []
-        elif _is_broken(kept):
+        elif has_broken_calls(kept):
             finish = Finish.MALFORMED
             calls, kept = (), [block for block in kept if block["type"] != "tool_use"]
         elif cut and not calls:  # the words before it are not the answer
@@ -274,20 +271,6 @@ def _calls(kept: Sequence[Mapping[str, Any]]) -> Iterator[ToolCall]:
     for block in kept:
         if block["type"] == "tool_use":
             yield ToolCall(block["id"], block["name"], copy.deepcopy(block["input"]))
-
-
-def _is_broken(kept: Sequence[Mapping[str, Any]]) -> bool:
-    """A call that cannot be answered, or that Claude would refuse to read again: it stays out of the history."""
-    made = [block for block in kept if block["type"] == "tool_use"]
-    ids = [block["id"] for block in made]
-    return len({str(call_id) for call_id in ids}) < len(ids) or not all(
-        isinstance(block["id"], str)
-        and _CALL_ID.fullmatch(block["id"])
-        and isinstance(block["name"], str)
-        and 0 < len(block["name"]) <= _LONGEST_NAME
-        and isinstance(block["input"], dict)
-        for block in made
-    )
 
 
 def _searched(kept: Sequence[Mapping[str, Any]]) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError
+
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_NAME = 200
 
 
 class _Block(BaseModel):
@@ -58,6 +62,20 @@ def block_problem(block: Mapping[str, Any]) -> str:
     except ValidationError as error:
         return _first(error)
     return ""
+
+
+def has_broken_calls(kept: Sequence[Mapping[str, Any]]) -> bool:
+    """A call that cannot be answered, or that Claude would refuse to read again: it stays out of the history."""
+    made = [block for block in kept if block["type"] == "tool_use"]
+    ids = [block["id"] for block in made]
+    return len({str(call_id) for call_id in ids}) < len(ids) or not all(
+        isinstance(block["id"], str)
+        and _CALL_ID.fullmatch(block["id"])
+        and isinstance(block["name"], str)
+        and 0 < len(block["name"]) <= _LONGEST_NAME
+        and isinstance(block["input"], dict)
+        for block in made
+    )
 
 
 class _Entry(BaseModel):

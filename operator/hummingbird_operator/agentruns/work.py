@@ -248,11 +248,7 @@ class Worker:
         message = order.message + ("\n\n[The message was longer; its end was cut off.]" if order.message_cut else "")
         if saved is not None:
             message = f"[{notice}]\n\n{message}" if notice else message
-            try:
-                restored = model.from_canonical(saved.contents)
-            except ValueError as error:
-                raise Invalid("spec.session", f"the session's conversation cannot be read: {error}") from error
-            return [*restored, model.make_user_content(continuation_message(message))]
+            return [*saved.restored_by(model.from_canonical), model.make_user_content(continuation_message(message))]
         project = order.target.project if order.target else None
         iid = order.target.merge_request if order.target else None
         return [model.make_user_content(first_message(project, iid, task.head_sha, message or None))]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hummingbird_ai.messages import ToolDef
+from hummingbird_ai.messages import Content, ToolDef
 from hummingbird_operator.errors import Conflict, Invalid
 from hummingbird_operator.sessions.archive import ArchiveFailed
 from hummingbird_operator.sessions.store import BlobStore
@@ -66,6 +66,13 @@ class SavedSession(Conversation):
     archive: Archive | None = None
     archive_problem: str = ""
     etag: str = ""
+
+    def restored_by(self, load: Callable[[Sequence[Mapping[str, Any]]], list[Content]]) -> list[Content]:
+        """The conversation in a model's own form, by its `from_canonical`. Raises Invalid that names the place."""
+        try:
+            return load(self.contents)
+        except ValueError as error:
+            raise Invalid("spec.session", f"the session's conversation cannot be read: {error}") from error
 
     def tokens_for(self, model: str) -> int:
         """Its size for the model that goes on with it.
