@@ -48,7 +48,8 @@ def project(path: str, number: int = 42) -> dict[str, Any]:
         ("no-token", {"target": project("group/tokenless")}, "projects.group/tokenless.tokens.gitlab: workflow"),
         ("empty-token", {"target": project("group/half")}, "the environment variable HALF_TOKEN is not set or empty"),
         ("wrong-backend", {"sandbox": {"backend": "kubevirt"}}, "spec.sandbox.backend: kubevirt is not served"),
-        ("wrong-model", {"model": "claude-opus-5-5"}, "Claude on Vertex AI is not in this version yet"),
+        ("wrong-model", {"model": "gpt-9"}, "'gpt-9' is not a model this version can call: a name begins with"),
+        ("no-release", {"model": "claude-haiku-4-5"}, "Vertex AI knows it by its release only"),
         ("no-pool", {"workflow": "plain", "sandbox": {"pool": "absent"}}, "absent"),
     ],
 )  # fmt: skip
