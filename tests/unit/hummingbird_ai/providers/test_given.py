@@ -87,6 +87,7 @@ def nested(levels: int) -> dict[str, Any]:
     ("parameters", "words"),
     [
         (nested(2000), "cannot be sent: maximum recursion depth"),
+        (nested(150), "is no JSON Schema: it is nested too deeply"),
         ({"properties": {"n": {"maximum": 10**5000}}}, "cannot be sent: Exceeds the limit"),
     ],
 )
