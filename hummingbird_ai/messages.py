@@ -6,7 +6,7 @@ provider survive untouched. Everything here is JSON-able and frozen; nothing her
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -104,6 +104,14 @@ class Source:
 
     url: str
     title: str = ""
+
+
+def each_once(sources: Iterable[Source]) -> tuple[Source, ...]:
+    """The pages in their order, each under the title it was first named with."""
+    found: dict[str, Source] = {}
+    for source in sources:
+        found.setdefault(source.url, source)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError
 
+from hummingbird_ai.providers.wire import first_problem
+
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_NAME = 200
 
@@ -60,7 +62,7 @@ def block_problem(block: Mapping[str, Any]) -> str:
     try:
         _KNOWN.get(kind, _Block).model_validate(dict(block))
     except ValidationError as error:
-        return _first(error)
+        return first_problem(error)
     return ""
 
 
@@ -114,10 +116,5 @@ def notes_problem(notes: Mapping[str, Any]) -> str:
     try:
         _NOTES.validate_python(notes)
     except ValidationError as error:
-        return _first(error)
+        return first_problem(error)
     return ""
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(step) for step in first['loc'])}: {first['msg']}"

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hummingbird_ai.http import HttpReply
-from hummingbird_ai.messages import Finish, Source, Usage
+from hummingbird_ai.messages import Finish, Source, Usage, each_once
 from hummingbird_ai.providers.claude.blocks import Block, normalised
 from hummingbird_ai.providers.claude.checks import block_problem
 from hummingbird_ai.providers.claude.errors import from_error, own_error
 from hummingbird_ai.providers.google.errors import SHOWN_BODY, redacted, unreadable
+from hummingbird_ai.providers.wire import NULL_IS_EMPTY, NULL_IS_NO_LIST, Count, first_problem
 
 PAUSED = "pause_turn"
 SHOWN_WORD = 100
@@ -30,21 +31,6 @@ _FINISH: Mapping[str, Finish] = {
     PAUSED: Finish.MAX_TOKENS,
     "refusal": Finish.REFUSED,
 }
-
-
-def _count(value: Any) -> Any:
-    return 0 if value is None else value
-
-
-def _none_as_empty(value: Any) -> Any:
-    return {} if value is None else value
-
-
-def _none_as_list(value: Any) -> Any:
-    return [] if value is None else value
-
-
-Count = Annotated[int, BeforeValidator(_count), Field(ge=0)]
 
 
 class _Wire(BaseModel):
@@ -77,9 +63,9 @@ class _Iteration(_Counters):
 
 
 class _Usage(_Counters):
-    cache_creation: Annotated[_CacheCreation, BeforeValidator(_none_as_empty)] = _CacheCreation()
-    server_tool_use: Annotated[_Searches, BeforeValidator(_none_as_empty)] = _Searches()
-    iterations: Annotated[list[_Iteration], BeforeValidator(_none_as_list)] = []
+    cache_creation: Annotated[_CacheCreation, NULL_IS_EMPTY] = _CacheCreation()
+    server_tool_use: Annotated[_Searches, NULL_IS_EMPTY] = _Searches()
+    iterations: Annotated[list[_Iteration], NULL_IS_NO_LIST] = []
 
 
 class _StopDetails(_Wire):
@@ -88,11 +74,11 @@ class _StopDetails(_Wire):
 
 
 class _Reply(_Wire):
-    content: Annotated[list[dict[str, Any]], BeforeValidator(_none_as_list)]
+    content: Annotated[list[dict[str, Any]], NULL_IS_NO_LIST]
     stop_reason: str | None = None
-    stop_details: Annotated[_StopDetails, BeforeValidator(_none_as_empty)] = _StopDetails()
+    stop_details: Annotated[_StopDetails, NULL_IS_EMPTY] = _StopDetails()
     model: str | None = None
-    usage: Annotated[_Usage, BeforeValidator(_none_as_empty)] = _Usage()
+    usage: Annotated[_Usage, NULL_IS_EMPTY] = _Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +124,7 @@ def _parsed(document: Any, reply: HttpReply, secrets: Sequence[str]) -> tuple[_R
         if not problem:
             return answer, tuple(normalised(block) for block in answer.content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        problem = f"{'.'.join(str(step) for step in first['loc'])}: {first['msg']}"
+        problem = first_problem(error)
     except RecursionError:
         problem = "nested too deeply"
     raise unreadable(reply, f"not an answer of Claude ({problem})", secrets)
@@ -193,10 +178,7 @@ def text_of(blocks: Sequence[Block]) -> str:
 
 def sources_of(blocks: Sequence[Block]) -> tuple[Source, ...]:
     """The pages that the words cite, each once."""
-    found: dict[str, Source] = {}
-    for source in _cited(blocks):
-        found.setdefault(source.url, source)
-    return tuple(found.values())
+    return each_once(_cited(blocks))
 
 
 def _cited(blocks: Sequence[Block]) -> Iterator[Source]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from hummingbird_ai.messages import (
     Content,
     Finish,
     ModelResponse,
-    Source,
     ToolCall,
     ToolDef,
     Usage,
+    each_once,
 )
 from hummingbird_ai.pricing import Prices
 from hummingbird_ai.providers import given
@@ -242,7 +242,7 @@ class GeminiModel:
             finish_reason=": ".join(word for word in (last.reason, last.message) if word),
             model_version=last.model_version or self.name,
             cost_usd=self._tariff.cost((item.model_version, item.usage) for item in passes),
-            sources=_each_once(source for item in passes for source in item.sources),
+            sources=each_once(source for item in passes for source in item.sources),
         )
 
     def _raw(self, parts: list[dict[str, Any]], contents: Sequence[Content] = ()) -> Content:
@@ -256,10 +256,3 @@ def _distrusted_before(contents: Sequence[Content]) -> int:
     """The index of the last turn that was made without the signatures of those before it; 0 for none."""
     marked = (index for index, content in enumerate(contents) if content.get("notes", {}).get("distrusts_before"))
     return max(marked, default=0)
-
-
-def _each_once(sources: Iterable[Source]) -> tuple[Source, ...]:
-    by_url: dict[str, Source] = {}
-    for source in sources:
-        by_url.setdefault(source.url, source)
-    return tuple(by_url.values())

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from hummingbird_ai.providers.wire import first_problem
+
 WIRE = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
 """Fields that this version does not know are let through: providers add some every month."""
 
@@ -45,6 +47,5 @@ def part_problem(part: Mapping[str, Any]) -> str:
     try:
         Part.model_validate(part)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(step) for step in first['loc'])}: {first['msg']}"
+        return first_problem(error)
     return ""

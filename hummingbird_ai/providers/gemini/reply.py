@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from hummingbird_ai.errors import MalformedReply, ModelError
 from hummingbird_ai.http import HttpReply
@@ -15,6 +15,7 @@ from hummingbird_ai.messages import Finish, Source, Usage
 from hummingbird_ai.providers.gemini.checks import WIRE, Part
 from hummingbird_ai.providers.gemini.parts import is_before_3, normalised
 from hummingbird_ai.providers.google.errors import SHOWN_BODY, error_of, from_error, redacted, unreadable
+from hummingbird_ai.providers.wire import NULL_IS_EMPTY, NULL_IS_NO_LIST, Count
 from hummingbird_ai.serialise import clean_text
 
 CONTINUATION = "CONTINUATION"
@@ -30,21 +31,6 @@ _POLICY = frozenset(
 )
 
 
-def _none_as_empty(value: Any) -> Any:
-    return {} if value is None else value
-
-
-def _none_as_list(value: Any) -> Any:
-    return [] if value is None else value
-
-
-def _count(value: Any) -> Any:
-    return 0 if value is None else value
-
-
-Count = Annotated[int, BeforeValidator(_count), Field(ge=0)]
-
-
 class _Wire(BaseModel):
     model_config = WIRE
 
@@ -58,7 +44,7 @@ KeptPart = Annotated[dict[str, Any], AfterValidator(_with_known_fields_in_form)]
 
 
 class _Content(_Wire):
-    parts: Annotated[list[KeptPart], BeforeValidator(_none_as_list)] = []
+    parts: Annotated[list[KeptPart], NULL_IS_NO_LIST] = []
 
 
 # An answer is paid whatever its grounding looks like: what has another type there is left out, not refused.
@@ -96,7 +82,7 @@ class _Grounding(_Wire):
 
 
 class _Candidate(_Wire):
-    content: Annotated[_Content, BeforeValidator(_none_as_empty)] = _Content()
+    content: Annotated[_Content, NULL_IS_EMPTY] = _Content()
     finish_reason: str | None = None
     finish_message: str | None = None
     continuation_token: str | None = None
@@ -118,9 +104,9 @@ class _UsageMetadata(_Wire):
 
 
 class _Reply(_Wire):
-    candidates: Annotated[list[_Candidate], BeforeValidator(_none_as_list)] = []
-    prompt_feedback: Annotated[_Feedback, BeforeValidator(_none_as_empty)] = _Feedback()
-    usage_metadata: Annotated[_UsageMetadata, BeforeValidator(_none_as_empty)] = _UsageMetadata()
+    candidates: Annotated[list[_Candidate], NULL_IS_NO_LIST] = []
+    prompt_feedback: Annotated[_Feedback, NULL_IS_EMPTY] = _Feedback()
+    usage_metadata: Annotated[_UsageMetadata, NULL_IS_EMPTY] = _UsageMetadata()
     model_version: str | None = None
 
 
