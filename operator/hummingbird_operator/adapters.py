@@ -14,11 +14,11 @@ from hummingbird_operator.sandboxes.pod import PodSandbox
 if TYPE_CHECKING:
     from hummingbird_ai.abort import Abort
     from hummingbird_operator.agentruns.claiming import Member
+    from hummingbird_operator.config import Sandbox as Defaults
     from hummingbird_operator.kube.events import Recorder
     from hummingbird_operator.kube.exec import ExecConnection
     from hummingbird_operator.sandboxpools.claiming import Claiming as Claims
     from hummingbird_operator.sessions.sandbox import Sandbox
-    from hummingbird_operator.settings import Sandbox as Defaults
 
 
 class ClaimedSandboxes:

@@ -1,236 +1,22 @@
 """`config.yaml` as one frozen value. `__main__` reads it once and passes it down; nothing else reads the environment.
 
 Secrets are not in the file: it names the variable or the file that holds each. Files are read at use, so that a
-rotated Secret needs no restart. `docs/configuration.md` explains every key and is held against this module by a test.
+rotated Secret needs no restart. The sections and their keys are in `config.py`.
 """
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
+from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.problems import invalid
-
-Positive = Annotated[int, Field(gt=0)]
-Money = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=4)]
-EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/[^\s]*)?$")]
-BackendName = Literal["podman", "k8s", "k8spool", "kubevirt", "kubevirtpool"]
-
-
-class Section(BaseModel):
-    """A part of the file: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
-
-
-class GitLab(Section):
-    """The forge and the one token that may write notes."""
-
-    url: HttpUrl
-    """Base address of the GitLab instance."""
-    token_env: EnvName | None = None
-    """Environment variable with the bot's token (scope `api`, role Developer): it writes notes and goes to no tool."""
-    token_file: Path | None = None
-    """File with that token, in place of `token_env`."""
-    webhook_secret_env: tuple[EnvName, ...] = ()
-    """Environment variables with the webhook secrets that are accepted; several at once while one is rotated."""
-    ca_file: Path | None = None
-    """Certificate authority of the instance, as a PEM file."""
-
-    @model_validator(mode="after")
-    def _one_token(self) -> GitLab:
-        if (self.token_env is None) == (self.token_file is None):
-            raise ValueError("give exactly one of token_env and token_file")
-        return self
-
-
-class Models(Section):
-    """Which model answers, and through which door."""
-
-    default: str = Field(min_length=1)
-    """Model of every run that names none."""
-    regions: dict[str, str] = {}
-    """Vertex region by prefix of the model's name, such as `{"gemini-": global}`; `global` where nothing matches."""
-    google_api_key_env: EnvName | None = None
-    """Environment variable with the key of the Gemini API; without it and its file: Vertex, as always for Claude."""
-    google_api_key_file: Path | None = None
-    """File with that key."""
-    google_cloud_project: str = ""
-    """Vertex project; else the one of the application default credentials."""
-    prices: dict[str, dict[Literal["input", "output", "cache_read", "cache_write"], Decimal]] = {}
-    """USD per million tokens (`input`, `output`, `cache_read`, `cache_write`) by model, before the built-in table."""
-    endpoint: HttpUrl | None = None
-    """Address that stands for the provider's own: a gateway, or a test server."""
-
-
-class Sessions(Section):
-    """Where sessions and journals lie."""
-
-    store: str = Field(pattern=r"^(s3://[^/\s]+(/[^\s]*)?|file:///[^\s]*)$")
-    """`s3://bucket/prefix` or `file:///path`."""
-    s3_endpoint: HttpUrl | None = None
-    """Address of an S3-compatible service other than AWS."""
-
-
-class Limits(Section):
-    """Ceilings: a run may ask for less, never for more."""
-
-    max_concurrent_runs: Positive = 20
-    """Runs that work at once in one operator; each has a thread."""
-    max_runs_per_mr: Positive = 5
-    """Automatic runs of one workflow on one merge request."""
-    max_iterations: Positive = 30
-    """Model calls of one run."""
-    context_tokens: Positive = 60_000
-    """Tokens of the conversation at the last call."""
-    max_output_tokens: Positive = 8_192
-    """Tokens that one model call may answer with."""
-    max_cost_usd: Money = Decimal("2.00")
-    """US dollars of one run; checked before each call against its worst case."""
-    run_timeout_seconds: Positive = 1_800
-    """Wall time of one run from its first step to its answer."""
-    retry_seconds: Positive = 600
-    """How long a failing model or session store is tried again."""
-    delivery_retry_seconds: Positive = 86_400
-    """How long an answered run tries to write its note."""
-    max_attempts: Positive = 50
-    """Take-overs of one run after which it is given up: a run that kills its operator must end."""
-
-
-class Sandbox(Section):
-    """Where commands run when neither the run nor its workflow says so."""
-
-    backend: BackendName = "k8spool"
-    """Kind of sandbox: k8spool, k8s, kubevirtpool, kubevirt, or podman."""
-    pool: str = "default"
-    """SandboxPool for the pool backends."""
-    namespace: str = "hummingbird-sandboxes"
-    """Namespace of pools and sandboxes; runs live elsewhere."""
-    image: str = ""
-    """Image of the backends without a pool (`k8s`, `podman`)."""
-    resources: dict[str, dict[str, str]] = {}
-    """`requests` and `limits` of the `k8s` backend, as in a Pod; seed defaults where absent."""
-
-
-class Project(Section):
-    """One entry of the allow list; the key is a path or a glob."""
-
-    internal_notes: bool = False
-    """Notes are internal (visible to members only)."""
-    max_runs_per_mr: Positive | None = None
-    """In place of `limits.max_runs_per_mr`."""
-    tokens: dict[Literal["gitlab"], EnvName] = {}
-    """Environment variable with the read token that tools get for this project, by data source: `{gitlab: NAME}`."""
-
-
-class TriggerRule(Section):
-    """One line of an ordered list; the first that matches decides."""
-
-    action: Literal["allow", "deny"]
-    """The verdict: allow or deny."""
-    status: str | None = None
-    """Glob on the pipeline's status; `failed` where no rule names one."""
-    user: str | None = None
-    """Glob on the name of the person who acted."""
-    branch: str | None = None
-    """Glob on the source branch."""
-    title: str | None = None
-    """Glob on the merge request's title."""
-    fork: bool | None = None
-    """Whether the merge request comes from a fork."""
-
-
-class DataSource(Section):
-    """Settings of one data source within a workflow."""
-
-    token_env: EnvName | None = None
-    """Environment variable with a read token, where the project has none of its own."""
-    cluster_url: HttpUrl | None = None
-    """Konflux: address of its UI."""
-    kubeconfig_env: EnvName | None = None
-    """Konflux: environment variable with the path of a kubeconfig."""
-    kubearchive_url: HttpUrl | None = None
-    """Konflux: address of KubeArchive."""
-
-
-class WorkflowEntry(Section):
-    """Metadata of a workflow; its prompt is a file of its own."""
-
-    description: str = Field(default="", max_length=200)
-    """One line for `/hummingbird help`."""
-    prompt: str = Field(pattern=r"^[^\s].*\.md$")
-    """Markdown file, relative to the configuration file; used verbatim."""
-    action: Literal["pipeline", "merge_request", "manual"] = "manual"
-    """What starts it without being asked: pipeline, merge_request, or manual (nothing)."""
-    projects: tuple[str, ...] = ("*",)
-    """Globs of the projects that may use it; the allow list `projects` holds as well."""
-    trigger_rules: tuple[TriggerRule, ...] | None = None
-    """Which events start it; absent: all."""
-    data_sources: dict[Literal["gitlab", "konflux", "testing_farm"], DataSource] = {}
-    """What its model may read: gitlab, konflux, testing_farm."""
-    model: str | None = None
-    """In place of `models.default`."""
-    max_iterations: Positive | None = None
-    """In place of `limits.max_iterations`, and never above it."""
-    sandbox: BackendName | None = None
-    """In place of `sandbox.backend`; the same choices."""
-
-
-class Config(Section):
-    """The whole file."""
-
-    gitlab: GitLab | None = None
-    """The forge; absent: runs have no target."""
-    models: Models
-    """Models and their door."""
-    sessions: Sessions
-    """The session store."""
-    limits: Limits = Limits()
-    """Ceilings of every run."""
-    sandbox: Sandbox = Sandbox()
-    """The sandbox of runs that name none."""
-    projects: dict[str, Project] = {}
-    """Allow list: a target outside of it is refused."""
-    workflows: dict[Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")], WorkflowEntry]
-    """Workflows by name (a DNS label of at most 40 characters; `help` is taken)."""
-
-    @model_validator(mode="after")
-    def _coherent(self) -> Config:
-        if "help" in self.workflows:
-            raise ValueError("workflows.help: the name is taken by the help command")
-        writer = self.gitlab.token_env if self.gitlab else None
-        readers = {
-            f"projects.{name}.tokens.{source}": env
-            for name, p in self.projects.items()
-            for source, env in p.tokens.items()
-        }
-        readers |= {
-            f"workflows.{name}.data_sources.{source}.token_env": entry.token_env
-            for name, workflow in self.workflows.items()
-            for source, entry in workflow.data_sources.items()
-            if entry.token_env
-        }
-        for where, env in readers.items():
-            if env == writer:
-                raise ValueError(
-                    f"{where}: {env} is the token that writes notes; a data source gets a read token of its own"
-                )
-        return self
-
-    def project(self, path: str) -> Project | None:
-        """The entry that admits the project: its own path first, then the first glob that matches."""
-        if path in self.projects:
-            return self.projects[path]
-        return next((entry for glob, entry in self.projects.items() if fnmatch.fnmatchcase(path, glob)), None)
 
 
 @dataclass(frozen=True)
@@ -259,6 +45,17 @@ class Settings:
         if not value:
             raise Invalid(where, f"the environment variable {env} is not set or empty; it must hold the secret")
         return value
+
+    def webhook_secrets(self) -> tuple[str, ...]:
+        """The secrets that a webhook may carry, read now. Raises Invalid with what is missing."""
+        gitlab = self.config.gitlab
+        if gitlab is None or not (gitlab.webhook_secret_env or gitlab.webhook_secret_file):
+            raise Invalid("gitlab.webhook_secret_env", "name at least one secret: nobody may post events without one")
+        where = "gitlab.webhook_secret_{}".format
+        return (
+            *(self.secret(where("env"), env=env) for env in gitlab.webhook_secret_env),
+            *(self.secret(where("file"), env=None, file=file) for file in gitlab.webhook_secret_file),
+        )
 
 
 class _UniqueKeys(yaml.SafeLoader):

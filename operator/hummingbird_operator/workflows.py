@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from hummingbird_operator.settings import Settings, WorkflowEntry
+    from hummingbird_operator.config import WorkflowEntry
+    from hummingbird_operator.settings import Settings
 
 MAX_PROMPT_BYTES = 256 * 1024
 """A prompt is replayed in every call of its runs; a quarter of a megabyte is far beyond any that helps."""

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from hummingbird_operator import settings
+from hummingbird_operator import config
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = [
     value
-    for value in vars(settings).values()
-    if isinstance(value, type) and issubclass(value, settings.Section) and value is not settings.Section
+    for value in vars(config).values()
+    if isinstance(value, type) and issubclass(value, config.Section) and value is not config.Section
 ]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
-def test_every_setting_stands_in_the_configuration_page_with_its_meaning(section: type[settings.Section]) -> None:
+def test_every_setting_stands_in_the_configuration_page_with_its_meaning(section: type[config.Section]) -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     for name, field in section.model_fields.items():
         assert field.description, f"{section.__name__}.{name} has no docstring"

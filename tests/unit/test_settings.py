@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hummingbird_operator.config import Project
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.settings import Project, load
+from hummingbird_operator.settings import load
 
 MINIMAL = """
 models: {default: gemini-3.8-flash}

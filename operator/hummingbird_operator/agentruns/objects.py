@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +32,7 @@ def session_id(run: AgentRun) -> str:
 
 def lane(run: AgentRun) -> str:
     """Runs of one workflow on one target exclude each other; empty without a target."""
-    target = render_target(run.spec.target)
-    if not target:
-        return ""
-    return hashlib.sha256(f"{target}\n{run.spec.workflow}".encode()).hexdigest()[:16]
+    return labels.lane_of(render_target(run.spec.target), run.spec.workflow)
 
 
 def missing_labels(run: AgentRun) -> dict[str, str]:

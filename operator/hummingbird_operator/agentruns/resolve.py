@@ -23,7 +23,7 @@ from hummingbird_operator.api.agentrun import (
 from hummingbird_operator.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from hummingbird_operator.settings import Config
+    from hummingbird_operator.config import Config
     from hummingbird_operator.workflows import Workflow, Workflows
 
 N = TypeVar("N", int, Decimal)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.control import Control, Runs
     from hummingbird_operator.agentruns.status import StatusWriter
     from hummingbird_operator.api.agentrun import AgentRun
-    from hummingbird_operator.settings import Limits, Settings
+    from hummingbird_operator.config import Limits
+    from hummingbird_operator.settings import Settings
     from hummingbird_operator.telemetry import Metrics
     from hummingbird_operator.workflows import Workflows
 

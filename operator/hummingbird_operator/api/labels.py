@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 GROUP = "hummingbird-project.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -38,3 +40,11 @@ CONTENT_KEY = f"{GROUP}/content-key"
 """Annotation: the full key whose hash is in the run's name."""
 
 FINALIZER = f"{GROUP}/operator"
+
+
+def lane_of(target: str, workflow: str) -> str:
+    """Value of the label LANE: runs of one workflow on one target (as `render_target` writes it) exclude each other.
+
+    Empty without a target.
+    """
+    return hashlib.sha256(f"{target}\n{workflow}".encode()).hexdigest()[:16] if target else ""

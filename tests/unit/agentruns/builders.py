@@ -9,8 +9,8 @@ from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order, resolve
 from hummingbird_operator.agentruns.turns import GRANTED, Turn
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
+from hummingbird_operator.config import Config, WorkflowEntry
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.settings import Config, WorkflowEntry
 from hummingbird_operator.workflows import Workflow, Workflows
 
 NOW = datetime(2026, 11, 30, 10, 0, 0, tzinfo=UTC)

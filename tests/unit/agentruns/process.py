@@ -35,6 +35,7 @@ from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.agentruns.work import Worker
 from hummingbird_operator.agentruns.working import Working
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
+from hummingbird_operator.config import Config
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.delivery.redact import redact
 from hummingbird_operator.errors import Doubt, LeadershipLost
@@ -43,7 +44,7 @@ from hummingbird_operator.kube.guarded import GuardedKube
 from hummingbird_operator.sessions.sandbox import Sandbox
 from hummingbird_operator.sessions.store import BlobStore
 from hummingbird_operator.sessions.tools import ToolRegistry
-from hummingbird_operator.settings import Config, Settings
+from hummingbird_operator.settings import Settings
 from hummingbird_operator.stores.guarded import GuardedStore
 from hummingbird_operator.telemetry import Metrics
 from hummingbird_operator.workflows import Workflow, Workflows

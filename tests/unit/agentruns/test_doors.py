@@ -10,9 +10,10 @@ import pytest
 
 from hummingbird_operator.agentruns.doors import ConfiguredDoors
 from hummingbird_operator.agentruns.resolve import Order, resolve
+from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.sessions.tools import ToolRegistry
-from hummingbird_operator.settings import Config, Settings
+from hummingbird_operator.settings import Settings
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.unit.agentruns.builders import CONFIG, run
 

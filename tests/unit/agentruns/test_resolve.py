@@ -9,8 +9,8 @@ import pytest
 
 from hummingbird_operator.agentruns.resolve import Order, resolve
 from hummingbird_operator.api.agentrun import Backend
+from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.settings import Config
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.unit.agentruns.builders import CONFIG, SHA, run
 

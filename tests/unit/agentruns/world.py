@@ -21,11 +21,12 @@ from hummingbird_ai.testing import ScriptedModel, scripted
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun
 from hummingbird_operator.api.labels import API_VERSION, FINALIZER
+from hummingbird_operator.config import Config
 from hummingbird_operator.delivery import markers
 from hummingbird_operator.kube.client import AGENT_RUNS
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.sessions.testing import MemoryStore
-from hummingbird_operator.settings import Config, Settings
+from hummingbird_operator.settings import Settings
 from tests.standins.gitlab import GitLabStandIn
 from tests.standins.gitlab.state import Note, new_discussion_id, timestamp
 from tests.unit.agentruns.builders import NOW, SHA
