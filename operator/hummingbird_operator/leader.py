@@ -8,12 +8,9 @@ leader goes on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import secrets
-import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -21,19 +18,19 @@ from typing import TYPE_CHECKING, Any, cast
 import kopf
 from prometheus_client import CollectorRegistry
 
-from hummingbird_operator import framework, wiring
+from hummingbird_operator import framework, lifecycle, wiring
 from hummingbird_operator.agentruns import handlers as run_handlers
 from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.agentrun import RunnerRef
 from hummingbird_operator.api.labels import GROUP
-from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube, KubeApi
 from hummingbird_operator.kube.events import Recorder
 from hummingbird_operator.kube.exec import ExecConnection
 from hummingbird_operator.kube.guarded import GuardedKube
 from hummingbird_operator.kube.lease import Election
 from hummingbird_operator.kube.watch import keep_watching
+from hummingbird_operator.lifecycle import background
 from hummingbird_operator.sandboxpools import handlers as pool_handlers
 from hummingbird_operator.sandboxpools import strays
 from hummingbird_operator.sandboxpools.claims import Claims
@@ -47,9 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEASE = "hummingbird-operator"
-LONGEST_END_SECONDS = 20.0
-"""From SIGTERM on; runs stop within a second or two, and whoever leads next goes on."""
-RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,11 +65,11 @@ async def operate(
     """Run until SIGTERM or SIGINT. Raises Invalid where a person must mend something first."""
     registry, state, stop = CollectorRegistry(), Liveness(), asyncio.Event()
     metrics = Metrics.on(registry)
-    _on_signals(stop)
+    lifecycle.on_signals(stop)
     health = Health(options.health_port, registry, alive=state.alive, ready=state.ready)
     health.start()
     identity = f"{options.identity}-{secrets.token_hex(4)}"
-    async with _background(_measure_lag(metrics, state)):
+    async with background(lifecycle.measure_lag(metrics.loop_lag.observe, state.loop.beat)):
         kube = await Kube.connect(kubeconfig=options.kubeconfig, context=options.context, metrics=registry)
         try:
             await _check_cluster(kube, settings, options, stop)
@@ -101,7 +95,13 @@ class _Process:
     around: wiring.Around
 
     async def wait_and_lead(self, identity: str) -> None:
-        election = Election(self.kube, self.options.namespace, LEASE, identity=identity, on_lost=_end_hard)
+        election = Election(
+            self.kube,
+            self.options.namespace,
+            LEASE,
+            identity=identity,
+            on_lost=partial(lifecycle.end_hard, "the lease was lost"),
+        )
         logger.info("waiting for the lease %s/%s as %s", self.options.namespace, LEASE, identity)
         if not await election.acquire(self.stop):
             return
@@ -153,12 +153,12 @@ class _Process:
         self.state.seen()
         self.state.leading = True
         try:
-            async with (
-                _background(watch),
-                _background(strays.keep_sweeping(swept)),
-                _background(reaper.keep_reaping()),
-                _background(_publish_phases(leading, self.metrics)),
-                _background(_end_in_time(self.stop, started)),
+            async with (  # before kopf, which waits for whatever is born after it
+                background(watch),
+                background(strays.keep_sweeping(swept)),
+                background(reaper.keep_reaping()),
+                background(_publish_phases(leading, self.metrics)),
+                background(_end_in_time(self.stop, started)),
             ):
                 await kopf.operator(
                     registry=registry,
@@ -175,87 +175,25 @@ class _Process:
 
     async def _first_look(self, leading: wiring.Leading, reaper: Reaper) -> None:
         """All runs at once, before the first is driven: the order of turns must know them all."""
-        while not self.stop.is_set():
-            try:
-                found = await self.kube.list(AGENT_RUNS, self.options.namespace)
-                break
-            except Unavailable as error:
-                logger.warning("%s; tried again in %.0f s", error, RETRY_SECONDS)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(RETRY_SECONDS):
-                        await self.stop.wait()
-        else:
-            return
-        for raw in found:
+        found = await lifecycle.until_available(lambda: self.kube.list(AGENT_RUNS, self.options.namespace), self.stop)
+        for raw in found or ():
             if (run := run_handlers.parsed(raw)) is not None:
                 leading.runs.observe(run)
                 reaper.observe(run)
 
 
-def _on_signals(stop: asyncio.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
-
-def _end_with(task: asyncio.Task[None]) -> None:
-    """A background task that ended by itself would be missed for as long as this process leads."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.critical("a background task failed: this process ends at once", exc_info=error)
-        os._exit(1)
-
-
-def _end_hard() -> None:
-    """Past the renew deadline there is no time for anything graceful: another process may lead already."""
-    logger.critical("the lease was lost: this process ends at once")
-    os._exit(1)
-
-
 async def _end_in_time(stop: asyncio.Event, started: asyncio.Event) -> None:
     """An end that takes long keeps the Lease from whoever waits for it. kopf takes the signals at its start."""
     await started.wait()
-    _on_signals(stop)
-    await stop.wait()
-    await asyncio.sleep(LONGEST_END_SECONDS)
-    logger.critical("the end took more than %.0f s: this process ends at once", LONGEST_END_SECONDS)
-    os._exit(1)
+    lifecycle.on_signals(stop)
+    await lifecycle.end_in_time(stop)
 
 
 async def _check_cluster(kube: KubeApi, settings: Settings, options: Options, stop: asyncio.Event) -> None:
     """Raise Invalid where the CRDs or the Roles are not there; wait for an API server that is away."""
     wanted = ((AGENT_RUNS, options.namespace), (SANDBOX_POOLS, settings.config.sandbox.namespace))
     for resource, namespace in wanted:
-        while not stop.is_set():
-            try:
-                await kube.list(resource, namespace)
-                break
-            except NotFound as error:
-                text = "its CRD is not installed; run: kubectl apply --server-side -k crds"
-                raise Invalid(f"{resource.plural}.{GROUP}", text) from error
-            except Unavailable as error:
-                logger.warning("%s; tried again in 2 s", error)
-                await asyncio.sleep(2)
-
-
-@contextlib.asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """A task for as long as the block lasts. Started before kopf, which waits for whatever is born after it."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_end_with)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, HummingbirdError):
-            await task
-
-
-async def _measure_lag(metrics: Metrics, state: Liveness) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        before = loop.time()
-        await asyncio.sleep(0.1)
-        metrics.loop_lag.observe(max(0.0, loop.time() - before - 0.1))
-        state.loop.beat()
+        await lifecycle.until_served(f"{resource.plural}.{GROUP}", partial(kube.list, resource, namespace), stop)
 
 
 async def _publish_phases(leading: wiring.Leading, metrics: Metrics) -> None:
