@@ -6,10 +6,12 @@ through `redact` and `make_inert` on its way. The marker's `state` tells how far
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from hummingbird_operator.api.agentrun import Notice
 from hummingbird_operator.delivery.cleaning import clean
 from hummingbird_operator.delivery.inert import MAXIMUM, inert_block, make_inert, one_line
 from hummingbird_operator.delivery.markers import Marker
@@ -20,10 +22,17 @@ TRANSCRIPT_CHARACTERS = 90_000
 """At most so much of the transcript stands in a note (seed 000 §9.1); the session store has all of it."""
 
 EMPTY_ANSWER = "The agent ended without a text to show."
-REPLY_PROMPT = "The conversation and its files are kept: an AgentRun with `session: {session}` and a `message` goes on."
+REPLY_PROMPT = (
+    "Reply to this note to go on with the agent: the conversation and its files are kept (`session: {session}`)."
+)
+RUN_PROMPT = "The conversation and its files are kept: an AgentRun with `session: {session}` and a `message` goes on."
+START_ANEW = "To start a new one, write `/hummingbird` and the workflow's name as the first line of a new comment."
+SUPERSEDED_NEXT = "Nothing has to be done where the newer commit is looked at by itself; else start a new run."
+TOO_LONG_NEXT = "All of it is in the session store: who runs Hummingbird here can read it there."
 GREEN_SINCE = "The pipeline has turned green since."
 _TEXT_CHARACTERS = MAXIMUM - TRANSCRIPT_CHARACTERS - 20_000
 _MESSAGE_CHARACTERS = 4_000
+_SHORT_CHARACTERS = 10_000
 _SHOWN_INCOMPLETE = 10
 
 
@@ -73,16 +82,18 @@ def answer(
     marker: Marker,
     transcript: str = "",
     reply_prompt: bool = False,
+    by_comment: bool = True,
     notices: Sequence[str] = (),
     secrets: Sequence[str] = (),
 ) -> str:
     """The finished note. `notices` are sentences above the answer, such as that the question was cut.
 
-    `reply_prompt` only when the session is saved and the run is not itself an answer to a reply.
+    `reply_prompt` only when the session is saved and the run is not itself an answer to a reply; `by_comment` where
+    comments reach the operator, else the prompt says how to go on with an AgentRun.
     """
     parts = [*_sentences(notices, secrets), _inert(text, secrets) or EMPTY_ANSWER]
-    session = marker.id if reply_prompt else ""
-    return _note([*parts, *_below(footer, transcript, session, secrets)], marker)
+    prompt = (REPLY_PROMPT if by_comment else RUN_PROMPT).format(session=marker.id) if reply_prompt else ""
+    return _note([*parts, *_below(footer, transcript, prompt, secrets)], marker)
 
 
 def failure(
@@ -129,21 +140,49 @@ def timed_out(
     return _ended(head, partial, footer, transcript, secrets, marker)
 
 
-def superseded(*, marker: Marker, newer_sha: str = "") -> str:
-    """A newer commit came before the run was done."""
+def superseded(
+    *,
+    marker: Marker,
+    newer_sha: str = "",
+    partial: str = "",
+    footer: Footer | None = None,
+    transcript: str = "",
+    secrets: Sequence[str] = (),
+) -> str:
+    """A newer commit came before the run was done; `partial` is what the agent had found about the older one."""
     newer = f" ({one_line(newer_sha, limit=64)[:12]})" if newer_sha else ""
-    return _note([f"Superseded: the merge request has a newer commit{newer}."], marker)
+    head = [f"Superseded: the merge request has a newer commit{newer}, so this run was stopped. {SUPERSEDED_NEXT}"]
+    return _ended(head, partial, footer, transcript, secrets, marker)
+
+
+def too_long(*, marker: Marker, partial: str = "", footer: Footer | None = None, secrets: Sequence[str] = ()) -> str:
+    """GitLab refused the whole text for its length: the beginning of what was found, without the transcript."""
+    head = ["GitLab refused the full text of this note because of its length, so it is shortened here.", TOO_LONG_NEXT]
+    beginning = _inert(partial, secrets, _SHORT_CHARACTERS)
+    below = _below(footer, "", "", secrets) if footer else []
+    return _note([*head, beginning, *below], marker)
 
 
 def session_expired(*, marker: Marker) -> str:
     """A reply to a session that is not kept any more: never a silent cold start (seed 000 §10.5)."""
-    text = "This conversation is not kept any more, so the agent cannot go on with it. Start a new run instead."
-    return _note([text], marker)
+    return _note([f"This conversation is not kept any more, so the agent cannot go on with it. {START_ANEW}"], marker)
+
+
+def session_never_saved(*, marker: Marker, why: str = "", secrets: Sequence[str] = ()) -> str:
+    """A reply to a session that was never saved; `why` says what the earlier run knew of it."""
+    head = f"This conversation was never saved, so the agent cannot go on with it. {START_ANEW}"
+    return _note([head, _reason(why, secrets)], marker)
+
+
+def session_unreadable(*, marker: Marker, why: str = "", secrets: Sequence[str] = ()) -> str:
+    """A reply to a session whose saved files are damaged, or are another workflow's; `why` says which."""
+    head = f"This conversation is kept, but it cannot be read back, so the agent cannot go on with it. {START_ANEW}"
+    return _note([head, _reason(why, secrets)], marker)
 
 
 def help_text(workflows: Mapping[str, str], *, marker: Marker, command: str = "/hummingbird") -> str:
     """The workflows of a project with their descriptions, and how to start one."""
-    return _note([*_workflow_list(workflows, command)], marker)
+    return _notice(Notice.HELP, [*_workflow_list(workflows, command)], marker)
 
 
 def unknown_command(name: str, workflows: Mapping[str, str], *, marker: Marker, command: str = "/hummingbird") -> str:
@@ -152,18 +191,32 @@ def unknown_command(name: str, workflows: Mapping[str, str], *, marker: Marker, 
     said = f"“{one_line(name, limit=60)}”"
     several = f"{said} could be any of: {', '.join(map(one_line, fitting))}."
     head = several if len(fitting) > 1 else f"No workflow {said}."
-    return _note([head, *_workflow_list(workflows, command)], marker)
+    return _notice(Notice.UNKNOWN_COMMAND, [head, *_workflow_list(workflows, command)], marker)
 
 
 def denied(*, marker: Marker) -> str:
     """Somebody below Developer asked."""
-    return _note(["Access denied: only members of this project with the Developer role or above can do this."], marker)
+    text = (
+        "Access denied: only members of this project with the Developer role or above can do this. "
+        "Ask one of them to write the comment, or a Maintainer for the role."
+    )
+    return _notice(Notice.DENIED, [text], marker)
 
 
 def queue_full(*, marker: Marker) -> str:
     """Too many replies wait for one conversation."""
     text = "Too many replies wait for this conversation: the oldest was dropped. Please ask again later."
-    return _note([text], marker)
+    return _notice(Notice.QUEUE_FULL, [text], marker)
+
+
+def _notice(kind: Notice, parts: Sequence[str], marker: Marker) -> str:
+    """A fixed answer: its marker names no session and no commit, so that it counts for no limit."""
+    return _note(parts, dataclasses.replace(marker, id=None, sha=None, notice=kind.value))
+
+
+def _reason(why: str, secrets: Sequence[str]) -> str:
+    said = one_line(_without_secrets(why, secrets), limit=500)
+    return f"What is known of it: {said}" if said else ""
 
 
 def _ended(
@@ -180,9 +233,8 @@ def _ended(
     return _note([*head, *so_far, *below], marker)
 
 
-def _below(footer: Footer, transcript: str, session: str, secrets: Sequence[str]) -> list[str]:
-    prompt = [REPLY_PROMPT.format(session=session)] if session else []
-    return ["---", *footer.lines(secrets), *prompt, *_transcript(transcript, secrets)]
+def _below(footer: Footer, transcript: str, prompt: str, secrets: Sequence[str]) -> list[str]:
+    return ["---", *footer.lines(secrets), prompt, *_transcript(transcript, secrets)]
 
 
 def _transcript(transcript: str, secrets: Sequence[str]) -> list[str]:

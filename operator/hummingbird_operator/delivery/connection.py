@@ -1,8 +1,8 @@
 """The connection that notes go over: python-gitlab on a session of ours, and GitLab's refusals as our errors.
 
 Two clients share one session: reads are retried by python-gitlab, writes never are (it would repeat a POST after a lost
-answer, and so post twice). A 429 is not waited for here: it becomes `Unavailable` with the server's own hint, and the
-caller's step comes again.
+answer, and so post twice). A wait that the server asks for is not sat out here: it becomes `Unavailable` with the hint,
+and the caller's step comes again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import requests
 from gitlab.exceptions import GitlabError, GitlabHttpError, GitlabParsingError
 
 from hummingbird_ai.http import retry_after
+from hummingbird_operator.delivery.refusals import Forbidden, TooLong
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE, OneHostSession, Token
 
@@ -24,10 +25,15 @@ TOKEN_SETTING = "gitlab.token_env"  # noqa: S105 - the name of a setting, not a 
 READ_RETRIES = 3
 LONGEST_WAIT = 86_400.0
 """Seconds: a longer hint of the server is cut to this."""
+_WAITS = ("Retry-After", "RateLimit-Reset")
+_SAID = {429: "too many requests (429)"}
 
 
 class _Session(OneHostSession):
-    """Turns 429 into `Unavailable`: the caller's step comes again. `check` raises where this process may not write."""
+    """Turns 429, and a 5xx that says when to come back, into `Unavailable`: the caller's step comes again.
+
+    `check` raises where this process may not write.
+    """
 
     def __init__(self, url: str, token: Token, timeout: tuple[float, float], check: Callable[[], None]) -> None:
         super().__init__(url, token, timeout)
@@ -38,12 +44,13 @@ class _Session(OneHostSession):
         if method not in ("get", "GET"):  # as late as can be: a frozen process would go on from any earlier line
             self._check()
         response = super().request(method, url, *args, **kwargs)
-        if response.status_code == 429:
-            hint = retry_after(response.headers)
+        hint = retry_after(response.headers)
+        if response.status_code == 429 or (response.status_code >= 500 and hint is not None):
             response.close()
-            raise Unavailable(
-                SERVICE, "too many requests (429)", retry_after=None if hint is None else min(hint, LONGEST_WAIT)
-            )
+            problem = _SAID.get(response.status_code, f"it answered {response.status_code}")
+            raise Unavailable(SERVICE, problem, retry_after=None if hint is None else min(hint, LONGEST_WAIT))
+        for header in _WAITS:  # python-gitlab would sleep as long as they say, or break on what is no number
+            response.headers.pop(header, None)
         return response
 
 
@@ -88,17 +95,29 @@ def _refusal(error: GitlabError, what: str) -> HummingbirdError:
     if status == 401:
         # Nothing is wrong with the run: it waits until somebody renewed the token.
         return Unavailable(SERVICE, f"it refused the bot's token (401): {text}. Renew {TOKEN_SETTING}, with scope api")
+    if status in {403, 404} and not _gitlab_said(error):
+        return Unavailable(SERVICE, f"it answered {status} in words that are not GitLab's: {text}")
     if status == 403 and "insufficient_scope" in text + str(error.response_body):
-        return Invalid(TOKEN_SETTING, "the token lacks a scope (403): notes need scope api")
+        return Forbidden(TOKEN_SETTING, "the token lacks a scope (403): notes need scope api")
     if status == 403:
-        return Invalid(what, f"GitLab forbids it (403): give the bot the Developer role in the project. {text}")
+        return Forbidden(what, f"GitLab forbids it (403): give the bot the Developer role in the project. {text}")
     if status == 404 and "project" in text.lower():
         return Invalid(what, "GitLab shows no such project (404): check its path, and that the bot is a member of it")
     if status == 404:
         return NotFound(f"{what}: GitLab does not find it (404): {text}")
-    if status in {400, 413, 422}:
+    if status == 413 or (status in {400, 422} and "is too long" in text):
+        return TooLong(what, f"GitLab refused it ({status}): {text}")
+    if status in {400, 422}:
         return Invalid(what, f"GitLab refused it ({status}): {text}")
     return Unavailable(SERVICE, f"it answered {status or 'nothing'}: {text}")
+
+
+def _gitlab_said(error: GitlabError) -> bool:
+    """Whether a refusal is GitLab's API's own: a proxy without a route, or a banned address, says nothing of a note."""
+    try:
+        return isinstance(json.loads(error.response_body or b""), dict)
+    except ValueError:
+        return False
 
 
 def readable(message: Any) -> str:

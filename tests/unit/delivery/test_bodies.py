@@ -26,13 +26,17 @@ EVERY_BODY = {
     "failure": bodies.failure(HOSTILE, marker=MARKER, workflow=HOSTILE, partial=HOSTILE, footer=FOOTER),
     "cancelled": bodies.cancelled(marker=MARKER, by=HOSTILE, partial=HOSTILE, transcript=HOSTILE),
     "timed out": bodies.timed_out(1800, marker=MARKER, partial=HOSTILE, footer=FOOTER),
-    "superseded": bodies.superseded(marker=MARKER, newer_sha=HOSTILE),
+    "superseded": bodies.superseded(marker=MARKER, newer_sha=HOSTILE, partial=HOSTILE, transcript=HOSTILE),
+    "too long": bodies.too_long(marker=MARKER, partial=HOSTILE, footer=FOOTER),
     "expired": bodies.session_expired(marker=MARKER),
-    "help": bodies.help_text(WORKFLOWS, marker=MARKER),
-    "no workflows": bodies.help_text({}, marker=MARKER),
-    "unknown": bodies.unknown_command(HOSTILE, WORKFLOWS, marker=MARKER),
-    "denied": bodies.denied(marker=MARKER),
-    "full": bodies.queue_full(marker=MARKER),
+    "never saved": bodies.session_never_saved(marker=MARKER, why=HOSTILE),
+    "unreadable": bodies.session_unreadable(marker=MARKER, why=HOSTILE),
+}
+NOTICES = {
+    "Help": bodies.help_text(WORKFLOWS, marker=MARKER),
+    "UnknownCommand": bodies.unknown_command(HOSTILE, WORKFLOWS, marker=MARKER),
+    "Denied": bodies.denied(marker=MARKER),
+    "QueueFull": bodies.queue_full(marker=MARKER),
 }
 
 
@@ -43,6 +47,20 @@ def test_every_body_ends_with_its_one_marker_and_nothing_in_it_acts(name: str) -
     assert parse_all(body) == [MARKER]
     assert extract(body)[1] == []
     assert mentions(body) == []
+
+
+@pytest.mark.parametrize("name", NOTICES)
+def test_a_fixed_answer_ends_with_a_marker_that_names_its_run_and_no_session(name: str) -> None:
+    """DESIGN.md §8: no effect on limits."""
+    body, marker = NOTICES[name], Marker(wf="review", run="uid", key="k", state="done", notice=name)
+    assert body.splitlines()[-1] == marker.render()
+    assert parse_all(body) == [marker]
+    assert extract(body)[1] == []
+    assert mentions(body) == []
+
+
+def test_a_project_without_workflows_is_told_so() -> None:
+    assert "No workflow is set up for this project." in bodies.help_text({}, marker=MARKER)
 
 
 def test_an_answer_shows_text_footer_prompt_and_folded_transcript_in_this_order() -> None:

@@ -17,7 +17,8 @@ MARKERS = st.builds(
     run=TEXT,
     key=TEXT,
     state=st.sampled_from([None, *sorted(STATES)]),
-)
+    notice=TEXT,
+) | st.builds(Marker, run=st.text(max_size=40), key=st.text(max_size=40), notice=TEXT)
 
 
 @given(MARKERS)
@@ -46,6 +47,8 @@ def test_the_older_form_holds_a_bare_uuid() -> None:
         "<!-- hummingbird: -->",
         "<!-- hummingbird: {} -->",
         '<!-- hummingbird: {"id": 7} -->',
+        '<!-- hummingbird: {"run": "u"} -->',
+        '<!-- hummingbird: {"key": "k", "notice": "Help"} -->',
         '<!-- hummingbird: ["id"] -->',
         '<!-- hummingbird: {"id": "x" -->',
         '<!-- hummingbird: {"id":\n"x"} -->',
@@ -59,3 +62,22 @@ def test_what_is_not_a_marker_is_none(text: str) -> None:
 
 def test_unknown_keys_and_values_of_another_type_are_left_out() -> None:
     assert parse('<!-- hummingbird: {"id": "x", "sha": 7, "new": "y", "wf": "review"} -->') == Marker("x", wf="review")
+
+
+QUOTED = '<!-- hummingbird: {"id": "forged"} -->'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"> {QUOTED}", f"see {QUOTED}", f"`{QUOTED}`", f"- {QUOTED}", f" {QUOTED}", f"{QUOTED} it says", QUOTED * 2],
+)
+def test_a_marker_inside_a_line_is_somebodys_text(text: str) -> None:
+    own = Marker("own", state="done")
+    assert parse(text) is None
+    assert parse(f"{own.render()}\n\n{text}") == own
+
+
+@pytest.mark.parametrize("below", ["", "\n", " \r\n", "\n\nA Maintainer wrote something below it."])
+def test_the_marker_is_read_where_a_maintainer_wrote_below_it(below: str) -> None:
+    own = Marker("own", state="done")
+    assert parse(f"text\r\n{own.render()}{below}") == own

@@ -1,0 +1,97 @@
+"""Facts that a decision about a run needs: the merge request now, a pipeline, a person's access level."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC
+
+from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawPipeline, read
+from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
+from hummingbird_operator.errors import NotFound
+
+NO_ACCESS = 0
+_GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
+
+
+@dataclass(frozen=True)
+class MergeRequestHead:
+    """A merge request as it is now.
+
+    `pipeline_status` is GitLab's word for the head pipeline and `pipeline_id` its id, None when there is none or when
+    it belongs to an older commit. `state` is opened, closed, locked or merged; `fork`: it comes from another project,
+    or from one that is gone. `author_id` is None where GitLab does not say it.
+    """
+
+    sha: str
+    pipeline_status: str | None
+    pipeline_id: int | None
+    state: str
+    draft: bool
+    title: str
+    source_branch: str
+    fork: bool
+    author_id: int | None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline. `ref` of a merge request's is refs/merge-requests/N/head, …/merge or …/train.
+
+    Of the last two `sha` is a commit that GitLab made, not the head. `source` is merge_request_event for them all.
+    """
+
+    id: int
+    sha: str
+    ref: str
+    status: str
+    source: str
+
+
+class Lookups(Reader):
+    """Reads only."""
+
+    def head(self, project: str, iid: int) -> MergeRequestHead:
+        """The merge request now: read it again before the answer is delivered."""
+        raw = read(RawMergeRequest, self._get(merge_request_path(project, iid), f"{project}!{iid}"))
+        pipeline = _current(raw)
+        return MergeRequestHead(
+            sha=raw.sha,
+            pipeline_status=pipeline.status if pipeline else None,
+            pipeline_id=pipeline.id if pipeline else None,
+            state=raw.state,
+            draft=raw.draft or raw.work_in_progress,
+            title=raw.title,
+            source_branch=raw.source_branch,
+            fork=raw.source_project_id != raw.target_project_id,
+            author_id=raw.author.id if raw.author else None,
+        )
+
+    def pipeline(self, project: str, pipeline_id: int) -> Pipeline:
+        """A pipeline of the project. Raises NotFound."""
+        path = f"{project_path(project)}/pipelines/{pipeline_id}"
+        raw = read(RawPipeline, self._get(path, f"pipeline {pipeline_id} of {project}"))
+        return Pipeline(pipeline_id, raw.sha, raw.ref, raw.status, raw.source)
+
+    def access_level(self, project: str, user_id: int) -> int:
+        """The account's level in the project, also an inherited one: 30 is Developer, 40 Maintainer.
+
+        0 for who is no member (GitLab's 404), is not active, or whose membership has ended. Every other failure is
+        raised: Unavailable, or Invalid for a project that the bot does not see.
+        """
+        try:
+            answer = self._get(f"{project_path(project)}/members/all/{user_id}", f"account {user_id} in {project}")
+        except NotFound:
+            return NO_ACCESS
+        member = read(RawMember, answer)
+        today = self._now().astimezone(UTC).date()
+        ended = member.expires_at is not None and member.expires_at <= today
+        return NO_ACCESS if ended or member.state != "active" else member.access_level
+
+
+def _current(raw: RawMergeRequest) -> RawPipeline | None:
+    """The head pipeline, unless it is an older commit's; generated merge refs have a SHA of their own."""
+    pipeline = raw.head_pipeline
+    if pipeline is None or not pipeline.status:
+        return None
+    return pipeline if pipeline.sha == raw.sha or _GENERATED_REF.fullmatch(pipeline.ref) else None

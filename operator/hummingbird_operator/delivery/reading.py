@@ -1,0 +1,68 @@
+"""What the parts of the bot's pen share: the connection, the bot's account, paths, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from hummingbird_operator.delivery.answers import Person, read
+from hummingbird_operator.delivery.connection import READ_RETRIES, Connection, translated
+from hummingbird_operator.errors import Unavailable
+from hummingbird_operator.forges.gitlab import SERVICE, Token
+
+
+class Reader:
+    """One GitLab, seen by the bot. `now` is asked for the time when a membership's end is looked at."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Token,
+        *,
+        ca: str | None = None,
+        timeout: tuple[float, float] = (10.0, 60.0),
+        check: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check)
+        self._now = now
+        self._bot_id: int | None = None
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._connection.close()
+
+    def bot_id(self) -> int:
+        """The id of the account that the token belongs to, asked once."""
+        if self._bot_id is None:
+            account = read(Person, self._get("/user", "the bot's account"))
+            if account.id is None:
+                raise Unavailable(SERVICE, "it does not say whose the token is")
+            self._bot_id = account.id
+        return self._bot_id
+
+    def _get(self, path: str, what: str) -> object:
+        with translated(what):
+            return self._connection.read.http_get(path, max_retries=READ_RETRIES)
+
+    def _list(self, path: str, what: str) -> Iterator[Mapping[str, Any]]:
+        """Follow next links to their end: a page may be short or empty without being the last."""
+        with translated(what):
+            yield from self._connection.read.http_list(path, iterator=True, per_page=100, max_retries=READ_RETRIES)
+
+
+def project_path(project: str) -> str:
+    """Below /api/v4, as python-gitlab takes it."""
+    return f"/projects/{quote(project, safe='')}"
+
+
+def merge_request_path(project: str, iid: int) -> str:
+    """A merge request below /api/v4."""
+    return f"{project_path(project)}/merge_requests/{iid}"
+
+
+def discussion_path(project: str, iid: int, discussion: str) -> str:
+    """A thread of a merge request below /api/v4."""
+    return f"{merge_request_path(project, iid)}/discussions/{quote(discussion, safe='')}"

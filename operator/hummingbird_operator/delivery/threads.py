@@ -1,0 +1,94 @@
+"""Threads of a merge request: who wrote in them, which are the bot's, and resolving those."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hummingbird_operator.delivery import markers
+from hummingbird_operator.delivery.answers import RawDiscussion, RawNote, read
+from hummingbird_operator.delivery.connection import translated
+from hummingbird_operator.delivery.reading import Reader, discussion_path, merge_request_path
+from hummingbird_operator.errors import Invalid
+
+
+@dataclass(frozen=True)
+class ThreadNote:
+    """One note in a thread. `author_id` is 0 where GitLab does not say it; `marker` only in what the bot wrote."""
+
+    id: int
+    author_id: int
+    by_bot: bool
+    marker: markers.Marker | None
+    internal: bool
+    system: bool
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread, or a plain note alone in one; `notes` by id. It is `internal` as its first note is.
+
+    `resolved`: it can be resolved, and all of it is.
+    """
+
+    discussion: str
+    internal: bool
+    resolvable: bool
+    resolved: bool
+    notes: tuple[ThreadNote, ...]
+
+
+class Threads(Reader):
+    """Reads threads, and resolves them."""
+
+    def thread(self, project: str, iid: int, discussion: str) -> Thread:
+        """One thread. Raises NotFound."""
+        answer = self._get(discussion_path(project, iid, discussion), f"a thread on {project}!{iid}")
+        return _thread(read(RawDiscussion, answer), self.bot_id())
+
+    def bot_threads(self, project: str, iid: int) -> list[Thread]:
+        """The threads that the bot began, oldest first."""
+        threads = [_thread(raw, self.bot_id()) for raw in self.discussions(project, iid)]
+        began = [thread for thread in threads if thread.notes and thread.notes[0].by_bot]
+        return sorted((thread for thread in began if not thread.notes[0].system), key=lambda one: one.notes[0].id)
+
+    def discussions(self, project: str, iid: int) -> list[RawDiscussion]:
+        """Every thread and plain note of a merge request, as GitLab lists them."""
+        path = f"{merge_request_path(project, iid)}/discussions"
+        return [read(RawDiscussion, raw) for raw in self._list(path, f"{project}!{iid}")]
+
+    def resolve(self, project: str, iid: int, discussion: str) -> None:
+        """Resolve a thread. Safe to repeat; nothing happens to one that cannot be resolved, such as a plain note.
+
+        Raises NotFound, and Forbidden without the Developer role.
+        """
+        try:
+            with translated(f"resolving a thread on {project}!{iid}"):
+                path = discussion_path(project, iid, discussion)
+                self._connection.write.http_put(path, post_data={"resolved": True})
+        except Invalid:
+            # GitLab answers 403 also for a thread that nobody may resolve (lib/api/helpers/notes_helpers.rb).
+            thread = self.thread(project, iid, discussion)
+            if thread.resolvable and not thread.resolved:
+                raise
+
+
+def marker_of(note: RawNote, bot: int) -> markers.Marker | None:
+    """The marker of a note that the bot wrote; GitLab's own notes in its name quote other people."""
+    return markers.parse(note.body) if note.author and note.author.id == bot and not note.system else None
+
+
+def _thread(raw: RawDiscussion, bot: int) -> Thread:
+    ordered = sorted(raw.notes, key=lambda note: note.id)
+    resolvable = [note for note in ordered if note.resolvable]
+    return Thread(
+        discussion=raw.id,
+        internal=bool(ordered) and ordered[0].internal,
+        resolvable=bool(resolvable),
+        resolved=bool(resolvable) and all(note.resolved for note in resolvable),
+        notes=tuple(_note(note, bot) for note in ordered),
+    )
+
+
+def _note(raw: RawNote, bot: int) -> ThreadNote:
+    author = raw.author.id if raw.author and raw.author.id else 0
+    return ThreadNote(raw.id, author, author == bot, marker_of(raw, bot), raw.internal, raw.system)
