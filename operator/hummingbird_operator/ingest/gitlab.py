@@ -1,0 +1,41 @@
+"""What needs GitLab or the API server to decide an event, after every gate that needs neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline
+    from hummingbird_operator.delivery.threads import Thread
+
+
+class Forge(Protocol):
+    """What is asked of GitLab, by blocking calls: `delivery.notes.Notes`.
+
+    Each raises Unavailable (again later), NotFound, or Invalid (the bot lacks a right).
+    """
+
+    def bot_id(self) -> int:
+        """The bot's own account."""
+
+    def thread(self, project: str, iid: int, discussion: str) -> Thread:
+        """One thread with all its notes."""
+
+    def bot_threads(self, project: str, iid: int) -> Sequence[Thread]:
+        """The threads that the bot began."""
+
+    def resolve(self, project: str, iid: int, discussion: str) -> None:
+        """Mark a thread as resolved; safe to repeat."""
+
+    def access_level(self, project: str, user_id: int) -> int:
+        """The person's level in the project, 0 for who is no active member."""
+
+    def pipeline(self, project: str, pipeline_id: int) -> Pipeline:
+        """One pipeline."""
+
+    def head(self, project: str, iid: int) -> MergeRequestHead:
+        """The merge request now."""
+
+    def react(self, project: str, iid: int, emoji: str, *, note_id: int | None = None) -> None:
+        """Put an emoji on a note."""
