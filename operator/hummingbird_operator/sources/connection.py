@@ -99,6 +99,17 @@ class Reader:
                 yield response
 
 
+def opened(stream: Iterator[bytes]) -> Iterator[bytes]:
+    """The same pieces, the first of them taken now: a refusal is then a plain error and no stream that breaks."""
+    return _after(next(stream, b""), stream)
+
+
+def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
     """Turn every failure of reading `what` into an error whose text tells the model, or a person, what to do."""

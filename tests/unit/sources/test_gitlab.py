@@ -10,7 +10,7 @@ import pytest
 
 from hummingbird_ai.messages import ToolCall, ToolDef
 from hummingbird_operator.sessions.tools import SourceResult, StreamingResponse, ToolRegistry
-from hummingbird_operator.sources import gitlab
+from hummingbird_operator.sources import gitlab, gitlab_repository
 from hummingbird_operator.sources.connection import Patience
 from tests.standins.gitlab import GitLabStandIn
 
@@ -208,9 +208,9 @@ def test_a_file_is_text_or_bytes_as_it_is(tools: Tools) -> None:
 
 
 def test_a_file_over_the_bound_is_cut_and_says_so(standin: GitLabStandIn, tools: Tools) -> None:
-    standin.state.projects[10].files["main"]["big.txt"] = b"x" * (gitlab.MAXIMUM_FILE + 10)
+    standin.state.projects[10].files["main"]["big.txt"] = b"x" * (gitlab_repository.MAXIMUM_FILE + 10)
     text, metadata = tools.streamed("get_file_at_ref", file_path="big.txt", ref="main")
-    assert len(text) == gitlab.MAXIMUM_FILE
+    assert len(text) == gitlab_repository.MAXIMUM_FILE
     assert "longer than" in metadata["incomplete"][0]
 
 
