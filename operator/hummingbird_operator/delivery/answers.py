@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
 
-NOT_JSON = "it answered with something other than JSON (a proxy or a sign-in page?)"
+NOT_GITLAB = "it answered with something other than JSON (a proxy or a sign-in page?)"
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 Flag = Annotated[bool, BeforeValidator(lambda value: value is True)]
@@ -44,6 +44,12 @@ class RawNote(_Answer):
     system: Flag = False
     resolvable: Flag = False
     resolved: Flag = False
+
+
+class RawAward(_Answer):
+    """A reaction."""
+
+    id: int
 
 
 class RawDiscussion(_Answer):
@@ -89,7 +95,7 @@ class RawMember(_Answer):
 def read(model: type[AnswerT], raw: object) -> AnswerT:
     """The answer as `model`. Raises Unavailable where it is none: something else than GitLab may have spoken."""
     if not isinstance(raw, dict):
-        raise Unavailable(SERVICE, NOT_JSON)
+        raise Unavailable(SERVICE, NOT_GITLAB)
     try:
         return model.model_validate(raw)
     except ValidationError as error:

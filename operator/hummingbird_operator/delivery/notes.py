@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hummingbird_operator.delivery import markers
-from hummingbird_operator.delivery.answers import RawNote, read
+from hummingbird_operator.delivery.answers import NOT_GITLAB, RawAward, RawNote, read
 from hummingbird_operator.delivery.connection import translated
 from hummingbird_operator.delivery.lookups import Lookups, MergeRequestHead, Pipeline
 from hummingbird_operator.delivery.reading import discussion_path, merge_request_path
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 MAXIMUM_CHARACTERS = 1_000_000
+GONE = 204
 
 
 @dataclass(frozen=True)
@@ -123,16 +124,19 @@ class Notes(Threads, Lookups):
         """Delete a note; one that is gone already counts as deleted."""
         try:
             with translated(f"note {note_id} on {project}!{iid}"):
-                self._connection.write.http_delete(f"{merge_request_path(project, iid)}/notes/{note_id}")
+                answer = self._connection.write.http_delete(f"{merge_request_path(project, iid)}/notes/{note_id}")
         except NotFound:
             return
+        if answer.status_code != GONE:
+            raise Unavailable(SERVICE, NOT_GITLAB)
 
     def react(self, project: str, iid: int, emoji: str, *, note_id: int | None = None) -> None:
         """Put an emoji (GitLab's name, such as eyes) on a note or the merge request; twice is once."""
         target = merge_request_path(project, iid) + (f"/notes/{note_id}" if note_id is not None else "")
         try:
             with translated(f"a reaction on {project}!{iid}"):
-                self._connection.write.http_post(f"{target}/award_emoji", post_data={"name": emoji})
+                answer = self._connection.write.http_post(f"{target}/award_emoji", post_data={"name": emoji})
+            read(RawAward, answer)
         except NotFound as error:
             if "already been taken" not in str(error):
                 raise
