@@ -11,8 +11,21 @@ No real GitLab was run to make it: its rules come from GitLab's published source
 
 from __future__ import annotations
 
+from tests.standins.gitlab.events import Emitted
 from tests.standins.gitlab.faults import Fault
+from tests.standins.gitlab.people import NothingWritten, People
 from tests.standins.gitlab.server import GitLabStandIn
 from tests.standins.gitlab.state import Call, State, sample_fixture
+from tests.standins.gitlab.wire import ApiError
 
-__all__ = ["Call", "Fault", "GitLabStandIn", "State", "sample_fixture"]
+__all__ = [
+    "ApiError",
+    "Call",
+    "Emitted",
+    "Fault",
+    "GitLabStandIn",
+    "NothingWritten",
+    "People",
+    "State",
+    "sample_fixture",
+]

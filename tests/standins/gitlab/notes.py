@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.standins.gitlab import markdown
-from tests.standins.gitlab.state import MergeRequest, Note, Project, State, User, new_discussion_id, timestamp
+from tests.standins.gitlab import markdown, notejson, payloads, quickactions
+from tests.standins.gitlab.changes import Changes
+from tests.standins.gitlab.records import MergeRequest, Note, Project, User, new_discussion_id
+from tests.standins.gitlab.state import State
 from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, flag, not_found, page_of, paged
 
 MAXIMUM = 1_000_000
@@ -47,6 +49,7 @@ class Handler:
         self.project = project
         self.merge_request = merge_request
         self.user: User = request.user
+        self.changes = Changes(state, project, merge_request, self.user)
 
     def one_note(self, note_id: str, deeper: tuple[str, ...] = ()) -> Response:
         note = self.visible(note_id)
@@ -56,7 +59,8 @@ class Handler:
             case ("PUT",):
                 return self.update(note)
             case ("DELETE",):
-                del self.merge_request.notes[self.administered(note_id).id]
+                del self.merge_request.notes[self.administered(note_id).id]  # no event: GitLab tells nobody
+                self.changes.touch()
                 return Response(204)
             case ("GET", "award_emoji"):
                 return paged(self.request, note.emoji, self.state.count_limit)
@@ -75,10 +79,10 @@ class Handler:
                 return self.resolve(notes)
             case ("POST", "notes"):
                 return self.reply(notes)
-            case (_, "notes", note_id):
+            case (_, "notes", note_id, *award):
                 if note_id not in {str(note.id) for note in notes}:
                     raise not_found("Note")
-                return self.one_note(note_id)
+                return self.one_note(note_id, tuple(award))
         raise not_found()
 
     def may_see(self, note: Note) -> bool:
@@ -124,21 +128,37 @@ class Handler:
         return self.create(new_discussion_id(self.state.next_id()), None, internal=wanted and allowed)
 
     def create_discussion(self) -> Response:
-        """`internal` is no parameter here: it is ignored."""
-        answer = self.create(new_discussion_id(self.state.next_id()), "DiscussionNote", internal=False)
-        note = max(self.merge_request.notes.values(), key=lambda note: note.id) if answer.status == 201 else None
-        return as_json(self.render_discussion([note]), 201) if note else answer
+        """`internal` is no parameter here: it is ignored. A `position` makes a thread on the diff."""
+        position = self.request.body.get("position")
+        kind = "DiffNote" if position else "DiscussionNote"
+        discussion_id = new_discussion_id(self.state.next_id())
+        answer = self.create(discussion_id, kind, internal=False, position=position)
+        return as_json(self.render_discussion(self.notes_of(discussion_id)), 201) if answer.status == 201 else answer
 
     def reply(self, notes: list[Note]) -> Response:
         first = notes[0]
         if first.system:
             raise ApiError(400, {"message": "400 Bad request - Discussion can not be replied to."})
-        answer = self.create(first.discussion_id, "DiscussionNote", internal=first.internal, resolved=first.resolved)
+        answer = self.create(
+            first.discussion_id,
+            first.type or "DiscussionNote",
+            internal=first.internal,
+            resolved=first.resolved,
+            position=first.position,
+        )
         if answer.status == 201 and first.type is None:
             first.type = "DiscussionNote"  # a reply turns a plain note into a thread
         return answer
 
-    def create(self, discussion_id: str, kind: str | None, *, internal: bool, resolved: bool = False) -> Response:
+    def create(
+        self,
+        discussion_id: str,
+        kind: str | None,
+        *,
+        internal: bool,
+        resolved: bool = False,
+        position: dict[str, Any] | None = None,
+    ) -> Response:
         self.count_note()
         body = self.request.body.get("body")
         if body is None:
@@ -147,12 +167,15 @@ class Handler:
         content, changes = self.run_commands(text, "create")
         if not content and changes:
             return as_json({"commands_changes": changes, "summary": [f"Ran {', '.join(sorted(changes))}."]}, 202)
-        now = timestamp()
+        now = self.state.now()
         note = Note(
-            self.state.next_id(), discussion_id, self.user, content, now, now, kind, internal, resolved=resolved
+            self.state.next_id(), discussion_id, self.user, content, now, now, kind, internal, position=position
         )
+        note.resolved = resolved
         self.merge_request.notes[note.id] = note
+        self.changes.touch()
         self.record_mentions(note, "create")
+        self.tell(note, "create")
         return as_json(self.render(note) | {"commands_changes": changes}, 201)
 
     def update(self, note: Note) -> Response:
@@ -169,10 +192,22 @@ class Handler:
             # An update made only of commands destroys the note (update_service.rb).
             del self.merge_request.notes[note.id]
             self.state.destroyed.append(note.id)
+            self.changes.touch()
             return as_json({"commands_changes": changes, "summary": [f"Ran {', '.join(sorted(changes))}."]}, 202)
-        note.body, note.updated_at = content, timestamp()
+        changed = note.body != content
+        if changed:  # the same text again is no change: neither `updated_at` nor an event (update_service.rb)
+            note.body, note.updated_at, note.updated_by = content, self.state.now(), self.user
+            self.changes.touch()
         self.record_mentions(note, "update")
+        if changed:
+            self.tell(note, "update")
         return as_json(self.render(note) | {"commands_changes": changes})
+
+    def tell(self, note: Note, action: str) -> None:
+        """The note's event, also for the notes of bots and of whoever listens."""
+        trigger = "confidential_note_hooks" if note.internal else "note_hooks"
+        event = payloads.note_event(self.state, self.project, self.merge_request, note, action)
+        self.state.events.emit(trigger, self.project.path, event)
 
     def count_note(self) -> None:
         now = time.monotonic()
@@ -198,6 +233,7 @@ class Handler:
         for command in commands:
             entry = {"name": command.name, "argument": command.argument, "user": self.user.username, "when": when}
             self.state.executed.append(entry)
+            quickactions.apply(self.changes, command)
         return content, {command.name: command.argument for command in commands}
 
     def record_mentions(self, note: Note, when: str) -> None:
@@ -207,16 +243,23 @@ class Handler:
     def resolve(self, notes: list[Note]) -> Response:
         if "resolved" not in self.request.body:
             raise ApiError(400, {"error": "resolved is missing"})
-        if notes[0].type is None:
+        if not notes[0].resolvable:
             raise ApiError(400, {"message": "400 Bad request - Note is not resolvable"})
         author = self.merge_request.fields.get("author", {}).get("id")
         if self.project.level(self.user) < MAY_RESOLVE and author != self.user.id:
             raise ApiError(403, {"message": "403 Forbidden"})
+        resolved, already = flag(self.request.body["resolved"]), self.all_resolved()
         for note in notes:
-            note.resolved = flag(self.request.body["resolved"])
+            note.resolved = resolved
+            note.resolved_by, note.resolved_at = (self.user, self.state.now()) if resolved else (None, None)
+        if self.all_resolved() and not already:
+            self.changes.threads_resolved()
         if self.request.segments[-2] == "notes":
             return as_json(self.render(notes[0]))
         return as_json(self.render_discussion(notes))
+
+    def all_resolved(self) -> bool:
+        return all(note.resolved for note in self.merge_request.notes.values() if note.resolvable)
 
     def award(self, emoji: list[dict[str, Any]]) -> Response:
         name = self.request.body.get("name")
@@ -236,28 +279,7 @@ class Handler:
         raise not_found("Award Emoji")
 
     def render(self, note: Note) -> dict[str, Any]:
-        resolvable = note.type is not None
-        return {
-            "id": note.id,
-            "type": note.type,
-            "body": note.body,
-            "author": note.author.public(),
-            "created_at": note.created_at,
-            "updated_at": note.updated_at,
-            "system": note.system,
-            "noteable_id": self.merge_request.fields["id"],
-            "noteable_type": "MergeRequest",
-            "project_id": self.project.id,
-            "noteable_iid": self.merge_request.iid,
-            "resolvable": resolvable,
-            "confidential": note.internal,
-            "internal": note.internal,
-        } | ({"resolved": note.resolved} if resolvable else {})
+        return notejson.note(self.project, self.merge_request, note)
 
     def render_discussion(self, notes: list[Note]) -> dict[str, Any]:
-        individual = len(notes) == 1 and notes[0].type is None
-        return {
-            "id": notes[0].discussion_id,
-            "individual_note": individual,
-            "notes": [self.render(note) for note in notes],
-        }
+        return notejson.discussion(self.project, self.merge_request, notes)

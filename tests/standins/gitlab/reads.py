@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.standins.gitlab import notes
-from tests.standins.gitlab.state import MergeRequest, Project, State, log_stream
+from tests.standins.gitlab.records import MergeRequest, Project, shown
+from tests.standins.gitlab.state import State, log_stream
 from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, flag, not_found, paged
 
 MAY_READ_CODE = 20
@@ -65,7 +66,7 @@ def _merge_request(request: Request, state: State, project: Project, rest: tuple
         raise ApiError(405, {"error": "405 Not Allowed"})
     match rest[1:]:
         case ():
-            return as_json(merge_request.fields)
+            return as_json(_details(merge_request))
         case ("diffs",):
             return paged(request, merge_request.diffs, state.count_limit)
         case ("versions",):
@@ -73,8 +74,13 @@ def _merge_request(request: Request, state: State, project: Project, rest: tuple
         case ("raw_diffs",):
             return _raw_diffs(merge_request)
         case ("pipelines",):
-            return paged(request, merge_request.pipelines, state.count_limit)
+            return paged(request, [shown(row) for row in merge_request.pipelines], state.count_limit)
     raise not_found()
+
+
+def _details(merge_request: MergeRequest) -> dict[str, Any]:
+    head = merge_request.fields["head_pipeline"]
+    return merge_request.fields | {"head_pipeline": shown(head) if head else head}
 
 
 def _raw_diffs(merge_request: MergeRequest) -> Response:

@@ -6,14 +6,16 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.standins.gitlab import reads
+from tests.standins.gitlab.events import Emitted
 from tests.standins.gitlab.faults import Fault
+from tests.standins.gitlab.people import People
 from tests.standins.gitlab.state import Call, State, Token, User, sample_fixture
 from tests.standins.gitlab.wire import ApiError, Request, Response, as_json
 
@@ -23,10 +25,11 @@ SIGN_IN = b"<!DOCTYPE html><html><body>Sign in</body></html>"
 
 
 class GitLabStandIn:
-    """A running stand-in. A context manager; `url` is GitLab's address, `state` its memory."""
+    """A running stand-in, a context manager: `url` is GitLab's address, `state` its memory, `people` its users."""
 
     def __init__(self, fixture: Mapping[str, Any] | None = None, *, port: int = 0, host: str = "127.0.0.1") -> None:
         self.state = State(sample_fixture() if fixture is None else fixture)
+        self.people = People(self.state)
         self.faults: list[Fault] = []
         self.stopping = threading.Event()
         self._server = _Server((host, port), _handler_for(self))
@@ -61,6 +64,19 @@ class GitLabStandIn:
         """Every request so far, the control API's left out."""
         with self.state.lock:
             return list(self.state.calls)
+
+    @property
+    def events(self) -> list[Emitted]:
+        """Every event so far as GitLab would send it, also where no hook listens."""
+        with self.state.lock:
+            return list(self.state.events.log)
+
+    def on_event(self, callback: Callable[[Emitted], object]) -> None:
+        """Have each later event given to `callback`, in order, by the thread that caused it and before it goes on.
+
+        It may call GitLab; what it raises reaches that thread.
+        """
+        self.state.events.listen(callback)
 
     def next_fault(self, method: str, path: str) -> Fault | None:
         """The fault for this call, if one is due."""
@@ -176,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if not path.startswith(API):
                 return Response(200, SIGN_IN, "text/html"), None
-            with self.owner.state.lock:
+            with self.owner.state.turn(self.headers.get("X-Gitlab-Event-UUID", "")):
                 user, token = self.owner.authenticate({name.lower(): value for name, value in self.headers.items()})
                 segments = tuple(unquote(segment) for segment in path.removeprefix(API).split("/"))
                 check_scope(self.command, segments, token)

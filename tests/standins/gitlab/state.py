@@ -1,101 +1,42 @@
-"""What the stand-in remembers. Records keep GitLab's own JSON field names, so that a fixture reads like the API."""
+"""All that the stand-in remembers, read from a fixture and changed under one lock."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.standins.gitlab.events import Events
+from tests.standins.gitlab.records import (
+    Call,
+    MergeRequest,
+    Note,
+    Project,
+    Token,
+    User,
+    new_discussion_id,
+    timestamp,
+)
+
+__all__ = [
+    "Call",
+    "MergeRequest",
+    "Note",
+    "Project",
+    "State",
+    "Token",
+    "User",
+    "log_stream",
+    "new_discussion_id",
+    "sample_fixture",
+    "timestamp",
+]
+
 CHUNK = 65536
-
-
-@dataclass(frozen=True)
-class Token:
-    """An access token: `scopes` are GitLab's words, such as api, read_api, read_repository."""
-
-    value: str
-    scopes: frozenset[str]
-
-
-@dataclass
-class User:
-    """An account with its tokens."""
-
-    id: int
-    username: str
-    name: str = ""
-    tokens: list[Token] = field(default_factory=list)
-    created_notes: list[float] = field(default_factory=list)
-
-    def public(self) -> dict[str, Any]:
-        """The author object that stands in notes."""
-        return {"id": self.id, "username": self.username, "name": self.name or self.username, "state": "active"}
-
-
-@dataclass
-class Note:
-    """A note; `type` is None for a plain one."""
-
-    id: int
-    discussion_id: str
-    author: User
-    body: str
-    created_at: str
-    updated_at: str
-    type: str | None = None
-    internal: bool = False
-    system: bool = False
-    resolved: bool = False
-    emoji: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass
-class MergeRequest:
-    """A merge request: `fields` is the JSON of its details, `diffs` and `versions` the rows of those lists."""
-
-    iid: int
-    fields: dict[str, Any]
-    diffs: list[dict[str, Any]] = field(default_factory=list)
-    versions: list[dict[str, Any]] = field(default_factory=list)
-    pipelines: list[dict[str, Any]] = field(default_factory=list)
-    notes: dict[int, Note] = field(default_factory=dict)
-    emoji: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass
-class Project:
-    """A project; `statuses` by SHA, `files` by ref and path, `jobs` by id with `log`, `log_file` or `log_repeat`."""
-
-    id: int
-    path: str
-    visibility: str = "private"
-    members: dict[int, int] = field(default_factory=dict)
-    internal_min_level: int = 20
-    merge_requests: dict[int, MergeRequest] = field(default_factory=dict)
-    statuses: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
-
-    def level(self, user: User) -> int:
-        """The user's access level; 0 when not a member."""
-        return self.members.get(user.id, 0)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request as it arrived; `token` is the name of the user it authenticated, never the secret."""
-
-    method: str
-    path: str
-    query: str
-    body: str
-    user: str | None
-    status: int
-    host: str
 
 
 class State:
@@ -111,14 +52,36 @@ class State:
         self.calls: list[Call] = []
         self.notes_per_minute: int = int(fixture.get("notes_per_minute", 300))
         self.count_limit: int = int(fixture.get("count_limit", 10_000))
+        self.web_url: str = fixture.get("web_url", "https://gitlab.example.com")
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        """What time it is for GitLab, aware of its zone; tests may set it."""
+        self.events = Events(self.web_url)
         self._ids = 1000
         self.load(fixture)
+
+    @contextlib.contextmanager
+    def turn(self, request: str = "") -> Iterator[None]:
+        """One request: its changes under the lock, then the listeners of the events that it caused.
+
+        `request`: the recursion id that the request carried in `X-Gitlab-Event-UUID`, if any.
+        """
+        try:
+            with self.lock:
+                self.events.request = request or str(uuid.uuid4())
+                yield
+        finally:
+            self.events.flush()
+
+    def now(self) -> str:
+        """The moment in the form of GitLab's API."""
+        return timestamp(self.clock())
 
     def load(self, fixture: Mapping[str, Any]) -> None:
         """Add what the fixture names; a known id is replaced or, for a project's parts, extended."""
         for raw in fixture.get("users", []):
             tokens = [Token(value, frozenset(scopes)) for value, scopes in raw.get("tokens", {}).items()]
-            self.users[raw["id"]] = User(raw["id"], raw["username"], raw.get("name", ""), tokens)
+            state, bot = raw.get("state", "active"), raw.get("bot", False)
+            self.users[raw["id"]] = User(raw["id"], raw["username"], raw.get("name", ""), tokens, state, bot)
         for raw in fixture.get("projects", []):
             self._load_project(raw)
 
@@ -126,18 +89,24 @@ class State:
         project = self.projects.setdefault(raw["id"], Project(raw["id"], raw["path"]))
         project.visibility = raw.get("visibility", project.visibility)
         project.internal_min_level = raw.get("internal_min_level", project.internal_min_level)
-        project.members |= {int(key): level for key, level in raw.get("members", {}).items()}
+        for key, member in raw.get("members", {}).items():  # a level, or a row with `access_level` and `expires_at`
+            row = member if isinstance(member, Mapping) else {"access_level": member}
+            project.members[int(key)] = row["access_level"]
+            if row.get("expires_at"):
+                project.expires[int(key)] = row["expires_at"]
+        project.pipelines |= {row["id"]: {"project_id": project.id, **row} for row in raw.get("pipelines", [])}
         project.statuses |= {sha: list(rows) for sha, rows in raw.get("statuses", {}).items()}
         project.jobs |= {int(key): dict(job) for key, job in raw.get("jobs", {}).items()}
         for ref, files in raw.get("files", {}).items():
             encoded = {path: text if isinstance(text, bytes) else text.encode() for path, text in files.items()}
             project.files.setdefault(ref, {}).update(encoded)
         for merge_request in raw.get("merge_requests", []):
-            loaded = self._merge_request(project, merge_request)
+            loaded = self.new_merge_request(project, merge_request)
             project.merge_requests[loaded.iid] = loaded
 
-    def _merge_request(self, project: Project, raw: Mapping[str, Any]) -> MergeRequest:
-        fields = dict(raw)
+    def new_merge_request(self, project: Project, raw: Mapping[str, Any]) -> MergeRequest:
+        """A record of it with what GitLab fills in; the project does not hold it yet."""
+        fields, now = dict(raw), self.now()
         diffs, versions, pipelines = (list(fields.pop(name, [])) for name in ("diffs", "versions", "pipelines"))
         sha = fields.setdefault("sha", "0" * 40)
         defaults: dict[str, Any] = {
@@ -147,6 +116,8 @@ class State:
             "description": "",
             "state": "opened",
             "draft": False,
+            "created_at": now,
+            "updated_at": now,
             "source_branch": "topic",
             "target_branch": "main",
             "source_project_id": project.id,
@@ -156,7 +127,7 @@ class State:
             "head_pipeline": None,
             "changes_count": str(len(diffs)),
             "diff_refs": {"base_sha": "b" * 40, "head_sha": sha, "start_sha": "b" * 40},
-            "web_url": f"https://gitlab.example.com/{project.path}/-/merge_requests/{fields['iid']}",
+            "web_url": f"{self.web_url}/{project.path}/-/merge_requests/{fields['iid']}",
             "user_notes_count": 0,
         }
         return MergeRequest(fields["iid"], defaults | fields, diffs, versions, pipelines)
@@ -172,12 +143,20 @@ class State:
             return self.projects.get(int(reference))
         return next((project for project in self.projects.values() if project.path == reference), None)
 
+    def user(self, username: str) -> User:
+        """By name; KeyError for one that does not exist."""
+        found = next((user for user in self.users.values() if user.username == username), None)
+        if found is None:
+            raise KeyError(f"no user {username}")
+        return found
+
     def dump(self) -> dict[str, Any]:
         """What tests ask for: notes by merge request, executed quick actions, mentions, destroyed notes, calls."""
         notes = {
             f"{project.path}!{merge_request.iid}": [
                 {"id": note.id, "body": note.body, "internal": note.internal, "type": note.type}
                 | {"discussion_id": note.discussion_id, "author": note.author.username, "resolved": note.resolved}
+                | {"system": note.system}
                 | {"emoji": [award["name"] for award in note.emoji]}
                 for note in merge_request.notes.values()
             ]
@@ -191,16 +170,6 @@ class State:
             "destroyed": self.destroyed,
             "calls": [vars(call) for call in self.calls],
         }
-
-
-def new_discussion_id(number: int) -> str:
-    """40 hexadecimal characters, as GitLab's are."""
-    return hashlib.sha1(str(number).encode(), usedforsecurity=False).hexdigest()
-
-
-def timestamp() -> str:
-    """Now, in the form of GitLab's API."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def log_stream(job: Mapping[str, Any]) -> tuple[int, Iterator[bytes]]:
@@ -230,7 +199,7 @@ def _from_file(path: Path) -> Iterator[bytes]:
 
 
 def sample_fixture() -> dict[str, Any]:
-    """One project `group/app` with merge request 42, its bot, a reader, a developer and a stranger."""
+    """One project `group/app` with merge request 42: its bot, a reader, a developer, a maintainer, a stranger."""
     sha = "9f2c" * 10
     return {
         "users": [
@@ -238,12 +207,13 @@ def sample_fixture() -> dict[str, Any]:
             {"id": 2, "username": "reader", "tokens": {"read-token": ["read_api"]}},
             {"id": 7, "username": "alice", "tokens": {"alice-token": ["api"]}},
             {"id": 8, "username": "mallory", "tokens": {"mallory-token": ["api"]}},
+            {"id": 9, "username": "maya", "tokens": {"maintainer-token": ["api"]}},
         ],
         "projects": [
             {
                 "id": 10,
                 "path": "group/app",
-                "members": {"1": 30, "2": 20, "7": 30},
+                "members": {"1": 30, "2": 20, "7": 30, "9": 40},
                 "merge_requests": [{"iid": 42, "sha": sha, "author": {"id": 7, "username": "alice"}}],
             }
         ],

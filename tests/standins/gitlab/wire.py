@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.standins.gitlab.state import Token, User
+from tests.standins.gitlab.records import Token, User
 
 DEFAULT_PAGE = 20
 MAXIMUM_PAGE = 100

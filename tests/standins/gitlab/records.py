@@ -1,0 +1,144 @@
+"""What the stand-in remembers, as records. They keep GitLab's own JSON field names: a fixture reads like the API."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Token:
+    """An access token: `scopes` are GitLab's words, such as api, read_api, read_repository."""
+
+    value: str
+    scopes: frozenset[str]
+
+
+@dataclass
+class User:
+    """An account with its tokens; `state` is active, blocked, deactivated or banned."""
+
+    id: int
+    username: str
+    name: str = ""
+    tokens: list[Token] = field(default_factory=list)
+    state: str = "active"
+    bot: bool = False
+    created_notes: list[float] = field(default_factory=list)
+
+    def public(self) -> dict[str, Any]:
+        """The author object that stands in notes."""
+        return {"id": self.id, "username": self.username, "name": self.name or self.username, "state": self.state}
+
+
+@dataclass
+class Note:
+    """A note; `type` is None for a plain one."""
+
+    id: int
+    discussion_id: str
+    author: User
+    body: str
+    created_at: str
+    updated_at: str
+    type: str | None = None
+    internal: bool = False
+    system: bool = False
+    resolved: bool = False
+    emoji: list[dict[str, Any]] = field(default_factory=list)
+    position: dict[str, Any] | None = None
+    updated_by: User | None = None
+    resolved_by: User | None = None
+    resolved_at: str | None = None
+
+    @property
+    def resolvable(self) -> bool:
+        """A thread's note is, a plain or a system one is not."""
+        return self.type is not None and not self.system
+
+
+@dataclass
+class MergeRequest:
+    """A merge request: `fields` is the JSON of its details, `diffs` and `versions` the rows of those lists."""
+
+    iid: int
+    fields: dict[str, Any]
+    diffs: list[dict[str, Any]] = field(default_factory=list)
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    pipelines: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[int, Note] = field(default_factory=dict)
+    emoji: list[dict[str, Any]] = field(default_factory=list)
+    commit: dict[str, Any] = field(default_factory=dict)
+    """The head commit's `message` and `author`, as an event shows them."""
+    branch_sha: str = ""
+    """Where the source branch stands while the merge request is closed and does not follow it; empty: at its head."""
+
+    @property
+    def is_fork(self) -> bool:
+        """True if its source is another project."""
+        return bool(self.fields["source_project_id"] != self.fields["target_project_id"])
+
+
+@dataclass
+class Project:
+    """A project; `statuses` by SHA, `files` by ref and path, `jobs` by id with `log`, `log_file` or `log_repeat`.
+
+    `pipelines` by id are rows of the API; keys that begin with an underscore are the stand-in's own.
+    """
+
+    id: int
+    path: str
+    visibility: str = "private"
+    members: dict[int, int] = field(default_factory=dict)
+    expires: dict[int, str] = field(default_factory=dict)
+    """The date (YYYY-MM-DD, UTC) from which a membership counts no longer, by user id."""
+    internal_min_level: int = 20
+    merge_requests: dict[int, MergeRequest] = field(default_factory=dict)
+    statuses: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    pipelines: dict[int, dict[str, Any]] = field(default_factory=dict)
+    hooks: dict[int, Any] = field(default_factory=dict)
+
+    def level(self, user: User) -> int:
+        """What the user's membership gives; 0 when there is none, it has expired, or the account is not active."""
+        expires = self.expires.get(user.id)
+        if user.state != "active" or (expires and expires <= datetime.now(UTC).date().isoformat()):
+            return 0
+        return self.members.get(user.id, 0)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as it arrived; `token` is the name of the user it authenticated, never the secret."""
+
+    method: str
+    path: str
+    query: str
+    body: str
+    user: str | None
+    status: int
+    host: str
+
+
+def new_discussion_id(number: int) -> str:
+    """40 hexadecimal characters, as GitLab's are."""
+    return new_sha(str(number))
+
+
+def new_sha(seed: str) -> str:
+    """A commit's id, the same for the same seed."""
+    return hashlib.sha1(seed.encode(), usedforsecurity=False).hexdigest()
+
+
+def timestamp(now: datetime | None = None) -> str:
+    """A moment (default: this one) in the form of GitLab's API."""
+    return (now or datetime.now(UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the API without what the stand-in keeps beside it."""
+    return {key: value for key, value in row.items() if not key.startswith("_")}
