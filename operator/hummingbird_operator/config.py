@@ -35,13 +35,11 @@ class GitLab(Section):
     token_file: Path | None = None
     """File with that token, in place of `token_env`."""
     webhook_secret_env: tuple[EnvName, ...] = ()
-    """Environment variables with the webhook secrets that are accepted; several at once while one is rotated. A value
-    that begins with `whsec_` is a signing token, any other one a secret token."""
+    """Environment variables with the webhook secrets that are accepted; `whsec_…` is a signing token, others are tokens."""
     webhook_secret_file: tuple[Path, ...] = ()
     """Files with such secrets, in place of variables or beside them."""
     hooks_token_env: EnvName | None = None
-    """Environment variable with a token (scope `api`, role Maintainer) that may see a project's hooks: for
-    `webhook-setup`, and to replay deliveries that failed."""
+    """Environment variable with a Maintainer's token (scope `api`): for `webhook-setup` and to replay failed deliveries."""
     hooks_token_file: Path | None = None
     """File with that token."""
     ca_file: Path | None = None

@@ -15,6 +15,7 @@ from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming
 from hummingbird_operator.agentruns.control import Runs
 from hummingbird_operator.agentruns.doors import SOURCES, ConfiguredDoors
+from hummingbird_operator.agentruns.gating import Gating
 from hummingbird_operator.agentruns.keeping import Keeping
 from hummingbird_operator.agentruns.notebook import Notebook
 from hummingbird_operator.agentruns.noting import Noting
@@ -123,7 +124,7 @@ def secrets(settings: Settings) -> list[str]:
     config = settings.config
     named = [config.models.google_api_key_env]
     if config.gitlab is not None:
-        named += [config.gitlab.token_env, *config.gitlab.webhook_secret_env]
+        named += [config.gitlab.token_env, config.gitlab.hooks_token_env, *config.gitlab.webhook_secret_env]
     named += [env for project in config.projects.values() for env in project.tokens.values()]
     named += [source.token_env for entry in config.workflows.values() for source in entry.data_sources.values()]
     found = []
@@ -160,23 +161,23 @@ def lead(
     doors = ConfiguredDoors(settings, check)
     notes = _notes(settings, check)
     notebook = Notebook(around("forge", notes), forge_threads) if notes else None
-    pages = NotePages(partial(secrets, settings), has_price=doors.has_price)
+    by_comment = config.ingest.queue_url is not None or bool(
+        config.gitlab and (config.gitlab.webhook_secret_env or config.gitlab.webhook_secret_file)
+    )
+    pages = NotePages(partial(secrets, settings), has_price=doors.has_price, workflows=workflows, by_comment=by_comment)
     events = RunEvents(recorder)
     sandboxes = around("sandboxes", ClaimedSandboxes(claims, exec_, config.sandbox, check))
     clean = partial(_clean, settings)
     worker = _worker(settings, around("doors", doors), metrics, clean, check, around)
-    noting = Noting(status, notebook, pages, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
+    gating = Gating(notebook, runs)
+    noting = Noting(status, notebook, pages, gating, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
     keeping = Keeping(
         status, sandboxes, worker, noting, threads, forge_threads, retry_seconds=config.limits.retry_seconds, clock=now
     )
     claiming = Claiming(status, sandboxes, events, metrics, keeping.admit, clean, now)
-    parts = (
-        Accepting(status, notebook, events, doors.check, claiming.quiet, metrics, now),
-        noting,
-        claiming,
-        Working(status, sandboxes, worker, threads, claiming.replace, metrics, clean, now),
-        keeping,
-    )
+    accepting = Accepting(status, notebook, events, doors.check, claiming.quiet, metrics, now)
+    working = Working(status, sandboxes, worker, threads, claiming.replace, metrics, clean, now, runs, gating.outdated)
+    parts = (accepting, gating, noting, claiming, working, keeping)
     steps = {step: apply for part in parts for step, apply in part.steps().items()}
     runner = Runner(
         settings=settings,

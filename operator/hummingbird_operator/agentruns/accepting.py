@@ -13,7 +13,8 @@ from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.api.agentrun import Notice
+from hummingbird_operator.errors import Doubt, HummingbirdError, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+WELL, NOT_WELL = "white_check_mark", "x"
+"""Reactions on the comment that asked, in GitLab's names."""
 LONGEST_WAIT_SECONDS = 30.0
 """A waiting run looks again by itself after this long, should a wake-up ever be missed."""
 
@@ -78,7 +81,8 @@ class Accepting:
         """Resolve, look at the merge request once, and write what is in force."""
         assert isinstance(facts.order, Order)  # noqa: S101 - decide refuses the other case
         try:
-            await asyncio.to_thread(self._check, facts.order)  # it reads secrets from files
+            if facts.order.notice is None:
+                await asyncio.to_thread(self._check, facts.order)  # it reads secrets from files
             sha = await self._head_sha(facts.order)
         except Invalid as refusal:
             await self.refuse(facts, Decision(Step.REFUSE, c.Failure.INVALID, str(refusal)), control)
@@ -92,7 +96,7 @@ class Accepting:
         await self._status.take_over(facts.run, status)
 
     async def _head_sha(self, order: Order) -> str | None:
-        if order.target is None or self._notebook is None:
+        if order.target is None or self._notebook is None or order.notice is not None:
             return None
         try:
             head = await self._notebook.head(order.target)
@@ -131,8 +135,24 @@ class Accepting:
         await control.pause(LONGEST_WAIT_SECONDS)
 
     async def finish(self, facts: Facts, decision: Decision, control: Control) -> None:
-        """The outcome, as the very last write."""
+        """The outcome, as the very last write; whoever asked sees it in a reaction."""
+        await self._react(facts)
         await self._ended(await self._status.write(facts.run, objects.finished(facts.run, self._clock())))
+
+    async def _react(self, facts: Facts) -> None:
+        """On the comment that asked. One that fails is not tried again: it decides nothing."""
+        run, trigger = facts.run, facts.run.spec.trigger
+        target = run.spec.target.gitlab if run.spec.target else None
+        if self._notebook is None or target is None or trigger is None or trigger.note_id is None:
+            return
+        reason, _ = objects.outcome(run)
+        well = reason in set(c.Success) and run.spec.notice in (None, Notice.HELP)
+        try:
+            await self._notebook.react(target, trigger.note_id, WELL if well else NOT_WELL)
+        except Doubt:
+            raise
+        except HummingbirdError as error:
+            logger.info("no reaction was left: %s", error, extra={"run": run.metadata.name})
 
     async def _ended(self, run: AgentRun) -> None:
         succeeded = c.find(run.status.conditions, c.RunCondition.SUCCEEDED)

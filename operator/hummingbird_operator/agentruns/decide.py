@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.following import carried_outcome
+from hummingbird_operator.agentruns.objects import commit
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.conditions import Failure, RunCondition
 from hummingbird_operator.errors import Invalid
@@ -25,6 +27,7 @@ class Step(StrEnum):
     TAKE_OVER = "take-over"  # fence off the process that had the run before
     CONCLUDE = "conclude"  # settle the outcome without another model call
     WAIT = "wait"  # say why, until something changes
+    COMPARE = "compare"  # look whether the merge request's head is its commit still
     PLACEHOLDER = "placeholder"  # post the note that will carry the answer
     CLAIM = "claim"  # get a sandbox
     WORK = "work"  # the agent loop, up to its answer
@@ -109,6 +112,37 @@ def out_of_time(facts: Facts) -> str:
     return f"not answered within limits.timeoutSeconds ({limits.timeout_seconds if limits else None})"
 
 
+def _carried(facts: Facts) -> Decision | None:
+    """Another run answers its words: it waits for that one, and ends with it."""
+    if facts.carrier is None or facts.settled(RunCondition.ANSWERED):
+        return None
+    outcome = carried_outcome(facts.carrier)
+    if outcome is None:
+        name = facts.carrier.metadata.name
+        return Decision(Step.WAIT, c.Working.WAITING_FOR_SESSION, f"run {name} answers these words with its own")
+    return Decision(Step.CONCLUDE, *outcome)
+
+
+def _dropped(facts: Facts) -> Decision | None:
+    if facts.turn.reason != Failure.DROPPED or facts.settled(RunCondition.ANSWERED):
+        return None
+    return Decision(Step.CONCLUDE, Failure.DROPPED, facts.turn.message)
+
+
+def _superseded(facts: Facts) -> Decision | None:
+    """A later run is about another commit: it counts once the merge request's head is not this one's any more."""
+    if facts.newer is None or facts.settled(RunCondition.ANSWERED):
+        return None
+    if not facts.overtaken:
+        return Decision(Step.COMPARE)
+    return Decision(Step.CONCLUDE, c.Success.SUPERSEDED, superseded_by(commit(facts.newer)))
+
+
+def superseded_by(sha: str) -> str:
+    """The words about a newer commit."""
+    return f"the merge request has a newer commit: {sha}"
+
+
 def _not_its_turn(facts: Facts) -> Decision | None:
     if facts.turn.granted or facts.settled(RunCondition.ANSWERED):
         return None
@@ -120,6 +154,13 @@ def _no_note_yet(facts: Facts) -> Decision | None:
         return None
     noted = facts.run.status.note is not None and facts.run.status.note.id is not None
     return None if noted else Decision(Step.PLACEHOLDER)
+
+
+def _is_a_notice(facts: Facts) -> Decision | None:
+    """A fixed answer needs neither sandbox nor model: with its note it is done."""
+    if facts.run.spec.notice is None or facts.settled(RunCondition.ANSWERED):
+        return None
+    return Decision(Step.CONCLUDE, c.Checkpoint.COMPLETED, f"the fixed answer {facts.run.spec.notice} was given")
 
 
 def _no_sandbox_yet(facts: Facts) -> Decision | None:
@@ -170,9 +211,13 @@ CHECKS: tuple[Callable[[Facts], Decision | None], ...] = (
     _too_many_attempts,
     _no_longer_valid,
     _out_of_time,
+    _dropped,
+    _superseded,
     # towards the answer
+    _carried,
     _not_its_turn,
     _no_note_yet,
+    _is_a_notice,
     _no_sandbox_yet,
     _not_answered,
     # the answer is paid for: it is given and kept, whatever else happens

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from hummingbird_operator.agentruns.following import thread_of
 from hummingbird_operator.agentruns.objects import lane, session_id
 from hummingbird_operator.agentruns.turns import RunView
 from hummingbird_operator.api import conditions as c
@@ -35,6 +36,12 @@ class Facts:
     """
     delivery_after: datetime | None = None
     """The forge was away: do not try before then."""
+    carrier: AgentRun | None = None
+    """The run that answers this one's words with its own."""
+    newer: AgentRun | None = None
+    """A later automatic run of the same workflow on another commit: this one may be of no use any more."""
+    overtaken: bool = False
+    """The merge request's head was seen not to be this run's commit any more, since `newer` came."""
 
     @property
     def cancelled(self) -> bool:
@@ -64,21 +71,28 @@ def settled(run: AgentRun, type_: str) -> bool:
     return found is not None and found.status in ("True", "False")
 
 
-def view(run: AgentRun, *, held: bool) -> RunView:
-    """What the order of turns needs of a run; `held`: this process already gave it the turn."""
+def view(run: AgentRun, *, held: bool, carried: bool = False) -> RunView:
+    """What the order of turns needs of a run.
+
+    `held`: this process already gave it the turn; `carried`: another run answers its words.
+    """
     created = run.metadata.creation_timestamp
     trigger = run.spec.trigger
     answered = settled(run, c.RunCondition.ANSWERED)
     saved = settled(run, c.RunCondition.SESSION_SAVED)
+    notice = run.spec.notice is not None  # a fixed answer waits for nobody
     return RunView(
         uid=run.metadata.uid,
         name=run.metadata.name,
         created=c.rfc3339(created) if created else "",
-        session=session_id(run),
+        session=run.metadata.uid if notice else session_id(run),
         # a run that waits for its forge must not block the merge request's next one for a day
-        lane="" if answered and saved else lane(run),
-        reply=run.spec.session is not None,
+        lane="" if notice or (answered and saved) else lane(run),
+        reply=not notice and run.spec.session is not None,
         automatic=bool(trigger and trigger.automatic),
         started=held or run.status.start_time is not None,
-        needs_slot=not (answered and saved),
+        needs_slot=not notice and not (answered and saved),
+        thread=thread_of(run.spec),
+        ending=answered or run.spec.cancel or run.metadata.deleting,
+        carried=carried and not answered,
     )

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.gate import Mark
     from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun, GitLabTarget, NoteStatus
@@ -47,6 +48,18 @@ class Note(Protocol):
         """Whether only members see it."""
 
 
+class Marked(Protocol):
+    """A note of the bot, and what it says of itself."""
+
+    @property
+    def note(self) -> Note:
+        """The note."""
+
+    @property
+    def marker(self) -> Mark:
+        """Its marker."""
+
+
 class Forge(Protocol):
     """The bot's pen; synchronous, called in threads."""
 
@@ -55,6 +68,12 @@ class Forge(Protocol):
 
     def find(self, project: str, iid: int, *, run: str | None = None, key: str | None = None) -> Sequence[Note]:
         """The bot's notes with that run in their marker, lowest id first."""
+
+    def marked(self, project: str, iid: int) -> Sequence[Marked]:
+        """All of the bot's notes that carry a marker, lowest id first."""
+
+    def react(self, project: str, iid: int, emoji: str, *, note_id: int | None = None) -> None:
+        """Put an emoji on a note; twice is once."""
 
     def create(self, project: str, iid: int, body: str, *, internal: bool, discussion: str | None = None) -> Note:
         """Post. An internal note that came out public raises Invalid and is taken back."""
@@ -73,10 +92,13 @@ class Pages(Protocol):
         """What is known of a run whose order cannot be resolved any more."""
 
     def placeholder(self, run: AgentRun, order: Order) -> str:
-        """What stands there while the agent works."""
+        """What stands there while the agent works; of a notice, all that there is to say."""
 
     def outcome(self, run: AgentRun, order: Order, said: Conversation | None, head: Head, *, prompt: bool) -> str:
         """The answer, or why there is none; `prompt` invites a reply."""
+
+    def short(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> str:
+        """The outcome where the whole of it is refused as too long."""
 
 
 class Notebook:
@@ -93,6 +115,14 @@ class Notebook:
     async def find(self, target: GitLabTarget, run: str) -> Sequence[Note]:
         """The notes of that run, lowest id first."""
         return await self._call(lambda: self._forge.find(target.project, target.merge_request, run=run))
+
+    async def marked(self, target: GitLabTarget) -> Sequence[Marked]:
+        """All of the bot's notes with a marker, lowest id first."""
+        return await self._call(lambda: self._forge.marked(target.project, target.merge_request))
+
+    async def react(self, target: GitLabTarget, note_id: int, emoji: str) -> None:
+        """Put an emoji on somebody's note."""
+        await self._call(lambda: self._forge.react(target.project, target.merge_request, emoji, note_id=note_id))
 
     async def create(self, target: GitLabTarget, body: str, *, internal: bool, discussion: str | None) -> Note:
         """Post a note."""

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.gate import Verdict
+from hummingbird_operator.agentruns.gating import Gating
 from hummingbird_operator.agentruns.notebook import Note, Notebook, Pages
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import NoteStatus
+from hummingbird_operator.delivery.refusals import Forbidden, TooLong
 from hummingbird_operator.errors import Doubt, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class Noting:
         status: StatusWriter,
         notebook: Notebook | None,
         pages: Pages,
+        gating: Gating,
         *,
         retry_seconds: int,
         clock: Callable[[], datetime],
@@ -50,6 +54,7 @@ class Noting:
         self._status = status
         self._notebook = notebook
         self._pages = pages
+        self._gating = gating
         self._retry = timedelta(seconds=retry_seconds)
         self._clock = clock
 
@@ -65,6 +70,12 @@ class Noting:
         try:
             note = await self._standing(run, order, order.target) if run.status.note else None
             if note is None:
+                found = await self._gating.look(run, order, order.target, control)
+                if isinstance(found, Verdict):
+                    await self._skip(run, found)
+                    return
+                note = await self._adopted(run, order, order.target, found) if found is not None else None
+            if note is None:
                 run = await self._attempt(run)
                 note = _noted(run, await self._post(run, order, order.target))
         except (Invalid, NotFound) as refusal:
@@ -77,6 +88,20 @@ class Noting:
         await self._status.write(
             run, objects.with_status(run, self._clock(), note=note, start_time=run.status.start_time or start)
         )
+
+    async def _skip(self, run: AgentRun, verdict: Verdict) -> None:
+        """It has nothing to say here, and that is no failure; where it had begun to post, nothing stands there."""
+        status = objects.concluded(run, verdict.reason, verdict.message, self._clock(), note=None)
+        await self._status.write(run, status)
+
+    async def _adopted(self, run: AgentRun, order: Order, target: GitLabTarget, left: Note) -> NoteStatus | None:
+        """The note of a run that was deleted at work, made this one's own: one event has one note."""
+        assert self._notebook is not None  # noqa: S101
+        try:
+            note = await self._notebook.update(target, _noted(run, left), self._pages.placeholder(run, order))
+        except NotFound:
+            return None
+        return _noted(run, note)
 
     async def _standing(self, run: AgentRun, order: Order, target: GitLabTarget) -> NoteStatus | None:
         """The note of this run that stands there, None when none was posted; Unavailable where one may still come.
@@ -106,9 +131,14 @@ class Noting:
 
     async def _post(self, run: AgentRun, order: Order, target: GitLabTarget) -> Note:
         assert self._notebook is not None  # noqa: S101
-        discussion = run.spec.trigger.discussion if run.spec.trigger else None
-        body = self._pages.placeholder(run, order)
-        return await self._notebook.create(target, body, internal=order.internal, discussion=discussion)
+        body, discussion = self._pages.placeholder(run, order), _thread(run, order)
+        try:
+            return await self._notebook.create(target, body, internal=order.internal, discussion=discussion)
+        except NotFound:
+            if discussion is None:
+                raise
+        # somebody deleted the thread meanwhile; whoever asked finds the answer below
+        return await self._notebook.create(target, body, internal=order.internal, discussion=None)
 
     async def deliver(self, facts: Facts, said: Conversation | None, control: Control) -> None:
         """Put the outcome into the note, anew where somebody deleted it; where the forge is away, come back later
@@ -121,6 +151,9 @@ class Noting:
             return
         if order.target is None or run.status.note is None:
             await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
+            return
+        if order.notice is not None and run.status.note.id is not None:
+            await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, run.status.note.url or "")
             return
         try:
             standing = await self._standing(run, order, order.target)
@@ -135,7 +168,7 @@ class Noting:
                 note = await self.write(run, order, standing, said, prompt=prompt)
         except Doubt:
             raise
-        except Unavailable as error:
+        except (Unavailable, Forbidden) as error:
             await self._later(run, control, error)
         except (Invalid, NotFound) as error:
             await self.settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
@@ -153,7 +186,7 @@ class Noting:
             written = await self._notebook.update(target, note, self._pages.orphan(run))
         except Doubt:
             raise
-        except Unavailable as error:
+        except (Unavailable, Forbidden) as error:
             await self._later(run, control, error)
         except (Invalid, NotFound) as error:
             await self.settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
@@ -177,13 +210,17 @@ class Noting:
         head = await self._notebook.head(order.target)
         invited = prompt and run.spec.session is None
         body = self._pages.outcome(run, order, said, head, prompt=invited)
-        return await self._notebook.update(order.target, note, body)
+        try:
+            return await self._notebook.update(order.target, note, body)
+        except TooLong:  # of a proxy's limit only the proxy knows
+            return await self._notebook.update(order.target, note, self._pages.short(run, order, said, head))
 
     async def give_up(self, run: AgentRun, control: Control) -> None:
         """Without an answer of the forge: the run was deleted, and nobody will come back to it."""
         await self._later(run, control, Unavailable("GitLab", "the run was deleted while its note was being written"))
 
-    async def _later(self, run: AgentRun, control: Control, error: Unavailable) -> None:
+    async def _later(self, run: AgentRun, control: Control, error: Unavailable | Forbidden) -> None:
+        """Try again after a pause, for a day: an outage ends, and a role that the bot lost may be given back."""
         now = self._clock()
         answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
         since = datetime.fromisoformat(answered.last_transition_time) if answered else now
@@ -191,7 +228,8 @@ class Noting:
             await self.settle(run, "False", c.Failure.DELIVERY_FAILED, f"{error}; tried since {since:%F %T}Z")
             return
         pause = min(timedelta(seconds=5) * 2 ** min(control.deliveries, 10), LONGEST_DELIVERY_PAUSE)
-        pause = max(pause, timedelta(seconds=error.retry_after or 0))
+        hint = error.retry_after if isinstance(error, Unavailable) else None
+        pause = max(pause, timedelta(seconds=hint or 0))
         control.deliveries += 1
         control.delivery_after = now + pause
         asyncio.get_running_loop().call_later(pause.total_seconds(), control.wake.set)
@@ -202,6 +240,14 @@ class Noting:
         """Write the condition Delivered."""
         delivered = (c.RunCondition.DELIVERED, status, reason, message)
         await self._status.write(run, objects.with_status(run, self._clock(), delivered, **changes))
+
+
+def _thread(run: AgentRun, order: Order) -> str | None:
+    """The discussion of the question. What must be internal cannot stand in a public one: then a note of its own."""
+    trigger = run.spec.trigger
+    if trigger is None or (order.internal and not trigger.internal):
+        return None
+    return trigger.discussion
 
 
 def _noted(run: AgentRun, note: Note) -> NoteStatus:

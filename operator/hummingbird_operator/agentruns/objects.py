@@ -35,6 +35,13 @@ def lane(run: AgentRun) -> str:
     return labels.lane_of(render_target(run.spec.target), run.spec.workflow)
 
 
+def commit(run: AgentRun) -> str:
+    """The commit that the run is about; empty where nothing says it yet."""
+    target = run.spec.target.gitlab if run.spec.target else None
+    resolved = run.status.resolved
+    return (target and target.sha) or (resolved and resolved.head_sha) or ""
+
+
 def missing_labels(run: AgentRun) -> dict[str, str]:
     """What a run made by hand lacks of the labels that ingestors set: people select by them, the operator does not."""
     wanted = {labels.WORKFLOW: run.spec.workflow, labels.SESSION: session_id(run), labels.LANE: lane(run)}

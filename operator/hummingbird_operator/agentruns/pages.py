@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hummingbird_operator.agentruns.objects import session_id
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import Notice
 from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker
 
@@ -15,21 +16,53 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.notebook import Head
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun
+    from hummingbird_operator.workflows import Workflows
 
 NO_TRANSCRIPT = "the session store, which has the transcript and all of a long answer"
+STATES: dict[str, str] = {
+    c.Checkpoint.COMPLETED: "done",
+    c.Failure.CANCELLED: "cancelled",
+    c.Success.SUPERSEDED: "superseded",
+}
+"""The marker's state by the run's outcome; any other is failed."""
 CUT = "Your message was longer than 32 KiB: the agent has seen only its beginning."
 
 
 class NotePages:
     """Renders with `delivery.bodies`; `secrets` are the values that may never stand in a note."""
 
-    def __init__(self, secrets: Callable[[], Sequence[str]], *, has_price: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        secrets: Callable[[], Sequence[str]],
+        *,
+        has_price: Callable[[str], bool],
+        workflows: Workflows,
+        by_comment: bool,
+    ) -> None:
+        """`by_comment`: replies to a note come in as events; else only an AgentRun goes on with a session."""
         self._secrets = secrets
         self._has_price = has_price
+        self._workflows = workflows
+        self._by_comment = by_comment
 
     def placeholder(self, run: AgentRun, order: Order) -> str:
-        """What stands there while the agent works."""
+        """What stands there while the agent works; of a notice, all that there is to say."""
+        if order.notice is not None:
+            return self._notice(order.notice, order, _marker(run, "done"))
         return bodies.placeholder(workflow=order.workflow.name, marker=_marker(run, "running"))
+
+    def _notice(self, notice: Notice, order: Order, marker: Marker) -> str:
+        project = order.target.project if order.target else ""
+        commands = {
+            name: workflow.entry.description
+            for name, workflow in sorted(self._workflows.by_name.items())
+            if workflow.admits(project)
+        }
+        if notice is Notice.HELP:
+            return bodies.help_text(commands, marker=marker)
+        if notice is Notice.UNKNOWN_COMMAND:
+            return bodies.unknown_command(order.message, commands, marker=marker)
+        return bodies.denied(marker=marker) if notice is Notice.DENIED else bodies.queue_full(marker=marker)
 
     def orphan(self, run: AgentRun) -> str:
         """What is known of a run whose workflow or project the configuration no longer has."""
@@ -55,11 +88,26 @@ class NotePages:
                 marker=_marker(run, "done"),
                 transcript=transcript,
                 reply_prompt=prompt,
+                by_comment=self._by_comment,
                 notices=[CUT] if order.message_cut else [],
                 secrets=secrets,
             )
         if reason == c.Failure.SESSION_NOT_FOUND:
             return bodies.session_expired(marker=_marker(run, "failed"))
+        if reason == c.Failure.SESSION_NOT_SAVED:
+            return bodies.session_never_saved(marker=_marker(run, "failed"), secrets=secrets)
+        if reason == c.Failure.SESSION_UNREADABLE:
+            return bodies.session_unreadable(marker=_marker(run, "failed"), why=message, secrets=secrets)
+        if reason == c.Success.SUPERSEDED:
+            marker = _marker(run, "superseded")
+            return bodies.superseded(
+                marker=marker,
+                newer_sha=head.sha,
+                partial=text,
+                footer=footer,
+                transcript=transcript,
+                secrets=secrets,
+            )
         if reason == c.Failure.CANCELLED:
             marker = _marker(run, "cancelled")
             return bodies.cancelled(marker=marker, partial=text, footer=footer, transcript=transcript, secrets=secrets)
@@ -77,6 +125,18 @@ class NotePages:
             footer=footer,
             transcript=transcript,
             secrets=secrets,
+        )
+
+    def short(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> str:
+        """The outcome where the whole of it is refused as too long: its beginning."""
+        answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+        reason = answered.reason if answered else c.Checkpoint.COMPLETED
+        text = said.result.text if said else (run.status.answer.text if run.status.answer else "")
+        return bodies.too_long(
+            marker=_marker(run, STATES.get(reason, "failed")),
+            partial=text,
+            footer=self._footer(run, order, said, head),
+            secrets=self._secrets(),
         )
 
     def _footer(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> bodies.Footer | None:
@@ -113,6 +173,8 @@ def _seconds(run: AgentRun) -> int | None:
 
 
 def _marker(run: AgentRun, state: str) -> Marker:
+    if run.spec.notice is not None:  # no session: nobody can go on with a fixed answer, and no limit counts it
+        return Marker(None, run=run.metadata.uid, key=run.metadata.name, state=state, notice=run.spec.notice)
     trigger, resolved = run.spec.trigger, run.status.resolved
     # only an automatic run, or a bare command, speaks for its commit
     speaks = trigger is None or trigger.automatic or not run.spec.message

@@ -17,20 +17,26 @@ from hummingbird_operator.api.agentrun import (
     EffectiveSandbox,
     GitLabTarget,
     Limits,
+    Notice,
     Resolved,
     cut_message,
 )
+from hummingbird_operator.config import WorkflowEntry
 from hummingbird_operator.errors import Invalid, NotFound
+from hummingbird_operator.workflows import Workflow
 
 if TYPE_CHECKING:
     from hummingbird_operator.config import Config
-    from hummingbird_operator.workflows import Workflow, Workflows
+    from hummingbird_operator.workflows import Workflows
 
 N = TypeVar("N", int, Decimal)
 
 SUPPORTED = (Backend.K8SPOOL, Backend.K8S)
 """Backends that this version can claim; the schema already knows the others."""
 
+
+_NO_WORKFLOW = Workflow("help", "", WorkflowEntry(prompt="none.md"), "")
+"""A fixed answer has none; the name is the one that the schema wants and that no workflow may have."""
 
 CUT = "spec.message is longer than 32 KiB: its end is cut off"
 
@@ -50,21 +56,27 @@ class Order:
     message_cut: bool
     remarks: tuple[str, ...]
     """Sentences for the person who made the run: limits that were lowered to their ceiling."""
+    most_runs: int = 0
+    """Automatic runs of this workflow on one merge request."""
+    notice: Notice | None = None
+    """A fixed answer: no model, no sandbox."""
 
 
 def resolve(spec: AgentRunSpec, config: Config, workflows: Workflows) -> Order:
     """The order that this spec means. Raises Invalid."""
     if spec.notice is not None:
-        raise Invalid("spec.notice", "fixed answers are not carried out by this version")
+        return _fixed_answer(spec, config, spec.notice)
     try:
         workflow = workflows.get(spec.workflow)
     except NotFound as error:
         raise Invalid("spec.workflow", str(error)) from error
-    target = _target(spec, config, workflow)
+    target = _target(spec, config)
+    if target is not None and not workflow.admits(target.project):
+        globs = ", ".join(workflow.entry.projects)
+        text = f"workflow {workflow.name} is for the projects {globs}, not for {target.project}"
+        raise Invalid("spec.target.gitlab.project", text)
     limits, remarks = _limits(spec, config, workflow)
     message, cut = cut_message(spec.message or "")
-    project = config.project(target.project) if target else None
-    internal = bool(project and project.internal_notes) or bool(spec.trigger and spec.trigger.internal)
     return Order(
         workflow=workflow,
         resolved=Resolved(
@@ -76,14 +88,40 @@ def resolve(spec: AgentRunSpec, config: Config, workflows: Workflows) -> Order:
         ),
         target=target,
         notes=target is not None and spec.delivery is not Delivery.NONE,
-        internal=internal,
+        internal=_internal(spec, config, target),
         message=message,
         message_cut=cut,
         remarks=(*remarks, *([CUT] if cut else [])),
+        most_runs=_most_runs(config, target),
     )
 
 
-def _target(spec: AgentRunSpec, config: Config, workflow: Workflow) -> GitLabTarget | None:
+def _fixed_answer(spec: AgentRunSpec, config: Config, notice: Notice) -> Order:
+    target = _target(spec, config)
+    return Order(
+        workflow=_NO_WORKFLOW,
+        resolved=Resolved(),
+        target=target,
+        notes=spec.delivery is not Delivery.NONE,
+        internal=_internal(spec, config, target),
+        message=spec.message or "",
+        message_cut=False,
+        remarks=(),
+        notice=notice,
+    )
+
+
+def _internal(spec: AgentRunSpec, config: Config, target: GitLabTarget | None) -> bool:
+    project = config.project(target.project) if target else None
+    return bool(project and project.internal_notes) or bool(spec.trigger and spec.trigger.internal)
+
+
+def _most_runs(config: Config, target: GitLabTarget | None) -> int:
+    project = config.project(target.project) if target else None
+    return (project and project.max_runs_per_mr) or config.limits.max_runs_per_mr
+
+
+def _target(spec: AgentRunSpec, config: Config) -> GitLabTarget | None:
     if spec.target is None:
         return None
     if spec.target.gitlab is None:
@@ -94,9 +132,6 @@ def _target(spec: AgentRunSpec, config: Config, workflow: Workflow) -> GitLabTar
     if config.project(target.project) is None:
         known = ", ".join(sorted(config.projects)) or "none"
         raise Invalid(where, f"{target.project} is not allowed; projects in the operator's configuration: {known}")
-    if not workflow.admits(target.project):
-        globs = ", ".join(workflow.entry.projects)
-        raise Invalid(where, f"workflow {workflow.name} is for the projects {globs}, not for {target.project}")
     return target
 
 

@@ -150,6 +150,7 @@ class Runner:
         self._runs.observe(run)
         control.wake.clear()
         accepted = c.is_true(run.status.conditions, c.RunCondition.ACCEPTED)
+        newer = self._runs.newer(run)
         return Facts(
             now=self._clock(),
             me=self._status.me,
@@ -157,8 +158,11 @@ class Runner:
             order=self._order(run),
             turn=self._runs.turn(control.uid),
             max_attempts=self._settings.config.limits.max_attempts,
-            sandbox_held=accepted and not control.let_go,
+            sandbox_held=accepted and not control.let_go and run.spec.notice is None,
             delivery_after=control.delivery_after,
+            carrier=self._runs.carrier_of(run),
+            newer=newer if newer is not None and newer.metadata.uid not in control.refuted else None,
+            overtaken=newer is not None and newer.metadata.uid in control.overtaken,
         )
 
     def _order(self, run: AgentRun) -> Order | Invalid:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from hummingbird_operator.agentruns.following import Question
 from hummingbird_operator.agentruns.objects import loss, session_id
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
@@ -36,6 +37,8 @@ class Task:
     order: Order
     head_sha: str | None
     seconds_left: float
+    question: Question | None = None
+    """The words of several replies, which it answers together; None: its own alone."""
 
 
 def task_of(facts: Facts, now: datetime) -> Task:

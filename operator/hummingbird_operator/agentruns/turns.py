@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hummingbird_operator.api.conditions import Working
+from hummingbird_operator.agentruns.following import MOST_WAITING, too_many
+from hummingbird_operator.api.conditions import Failure, Working
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +35,22 @@ class RunView:
     """Some process began it: it goes on before anything new begins."""
     needs_slot: bool
     """It still has work for a thread; a run that only retries its delivery has not."""
+    thread: str = ""
+    """Replies of one thread are answered together; empty for a run that is answered by itself."""
+    ending: bool = False
+    """It is being cancelled, or has its outcome: nobody answers it with anything."""
+    carried: bool = False
+    """Another run answers its words: it has no turn of its own."""
+
+    @property
+    def waits(self) -> bool:
+        """Its turn did not come yet."""
+        return not self.started and not self.ending
+
+    @property
+    def order(self) -> tuple[bool, bool, str, str]:
+        """Sorts runs as they get their turn."""
+        return (not self.started, self.automatic, self.created, self.uid)
 
 
 @dataclass(frozen=True)
@@ -46,6 +63,12 @@ class Turn:
 
 
 GRANTED = Turn(granted=True, reason=Working.RUNNING, message="")
+TOO_MANY = Turn(
+    granted=False,
+    reason=Failure.DROPPED,
+    message=f"more than {MOST_WAITING} replies wait for this session, and this was the oldest",
+)
+CARRIED = Turn(granted=False, reason=Working.WAITING_FOR_SESSION, message="another run answers these words too")
 
 
 def grant(views: Iterable[RunView], *, slots: int) -> Mapping[str, Turn]:
@@ -58,7 +81,12 @@ def grant(views: Iterable[RunView], *, slots: int) -> Mapping[str, Turn]:
     sessions: dict[str, RunView] = {}
     lanes: dict[str, RunView] = {}
     taken = 0
-    for view in sorted(views, key=_order):
+    ordered = sorted(views, key=lambda view: view.order)
+    dropped = too_many(ordered)
+    for view in ordered:
+        if view.carried or view.uid in dropped:
+            turns[view.uid] = CARRIED if view.carried else TOO_MANY
+            continue
         turn = _turn(view, sessions.get(view.session), None if view.reply else lanes.get(view.lane), free=slots - taken)
         turns[view.uid] = turn
         # A run that waits for a slot keeps its place in session and lane: a later one must not pass it.
@@ -68,10 +96,6 @@ def grant(views: Iterable[RunView], *, slots: int) -> Mapping[str, Turn]:
         if turn.granted and view.needs_slot:
             taken += 1
     return turns
-
-
-def _order(view: RunView) -> tuple[bool, bool, str, str]:
-    return (not view.started, view.automatic, view.created, view.uid)
 
 
 def _turn(view: RunView, in_session: RunView | None, in_lane: RunView | None, *, free: int) -> Turn:

@@ -9,23 +9,25 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.entering import enter
+from hummingbird_operator.agentruns.following import Question
+from hummingbird_operator.agentruns.resuming import SessionLost, asked, opening, resumed
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.errors import Aborted, HummingbirdError, Invalid, SandboxLost, Unavailable
+from hummingbird_operator.errors import Aborted, HummingbirdError, SandboxLost, Unavailable
 from hummingbird_operator.sessions import session as sessions
 from hummingbird_operator.sessions.archive import archive_sandbox
 from hummingbird_operator.sessions.budget import Budget
 from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
 from hummingbird_operator.sessions.loop import run_agent_loop
 from hummingbird_operator.sessions.outcomes import Outcome
-from hummingbird_operator.sessions.prompts import continuation_message, first_message, system_prompt
+from hummingbird_operator.sessions.prompts import system_prompt
 from hummingbird_operator.sessions.state import LoopResult, Progress
 from hummingbird_operator.sessions.store import SERVICE
 from hummingbird_operator.sessions.tools import SANDBOX_TOOLS, ToolRegistry
@@ -34,7 +36,7 @@ from hummingbird_operator.sessions.turns import Generate, JournaledTurns
 from hummingbird_operator.telemetry import RUN
 
 if TYPE_CHECKING:
-    from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
+    from hummingbird_ai.messages import ToolDef
     from hummingbird_operator.agentruns.doors import Doors
     from hummingbird_operator.sessions.sandbox import Sandbox
     from hummingbird_operator.sessions.store import BlobStore
@@ -67,10 +69,6 @@ class Saved:
     uri: str
     transcript: str
     problem: str
-
-
-class SessionNotFound(Invalid):
-    """The session to resume does not exist (any more); its run ends with that reason."""
 
 
 class Worker:
@@ -110,11 +108,13 @@ class Worker:
         if sandbox is None:
             raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
         saved = self._resumed(task)
+        if task.question is not None and asked(task, journal) is None:
+            journal.record_question(asdict(task.question))
         news = enter(task, sandbox, saved, self._sessions, journal)
         said = self._converse(task, saved, journal, sandbox, abort, progress, news)
         if said.result.lost is not None and not task.lost:
             raise said.result.lost  # with another one it goes on where it was
-        if said.result.outcome in (Outcome.CANCELLED, Outcome.TIMED_OUT):
+        if said.result.outcome in (Outcome.CANCELLED, Outcome.TIMED_OUT, Outcome.SUPERSEDED):
             with suppress(HummingbirdError):  # at once: note and save may take longer than anybody wants it to run
                 sandbox.sweep(seconds=QUIET_SECONDS)
         if said.result.outcome in (Outcome.SHUTTING_DOWN, Outcome.STORE_UNAVAILABLE):
@@ -127,6 +127,10 @@ class Worker:
             if said.result.outcome is Outcome.COMPLETED:
                 raise
         return said
+
+    def asked(self, task: Task) -> Question | None:
+        """What the run asks, if that is settled already; None while the words of others may join it."""
+        return asked(task, RunJournal(self._store, task.run))
 
     def recall(self, task: Task) -> Conversation | None:
         """The conversation of a run that is settled, from its journal: no model call, no tool; None if it has none.
@@ -187,14 +191,7 @@ class Worker:
         return Saved(address, self._sessions.url(task.session, "transcript.md"), now.archive_problem)
 
     def _resumed(self, task: Task) -> sessions.SavedSession | None:
-        if not task.resumes:
-            return None
-        saved = self._sessions.load(task.session)
-        if saved is None:
-            raise SessionNotFound("spec.session", f"there is no session {task.session} (any more); start a new run")
-        if saved.run != task.run:
-            saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
-        return saved
+        return resumed(task, self._sessions, self._store)
 
     def _converse(
         self,
@@ -227,7 +224,8 @@ class Worker:
             worst_case=partial(self._doors.worst_case, name),
             abort=abort,
         )
-        contents = self._opening(task, saved, model, journal.notice() if saved is not None else "")
+        question = asked(task, journal) or task.question or Question(task.order.message, task.order.message_cut)
+        contents = opening(task, saved, model, question, journal.notice() if saved is not None else "")
         result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
         # what this very run saved is behind its turns already: they must not be appended once more
         own = saved if saved is not None and saved.run == task.run else None
@@ -240,18 +238,6 @@ class Worker:
             transcript=_transcript(task, messages, result, limit=NOTE_LIMIT),
             resumed_etag=saved.etag if saved else None,
         )
-
-    def _opening(
-        self, task: Task, saved: sessions.SavedSession | None, model: ModelAdapter, notice: str
-    ) -> list[Content]:
-        order = task.order
-        message = order.message + ("\n\n[The message was longer; its end was cut off.]" if order.message_cut else "")
-        if saved is not None:
-            message = f"[{notice}]\n\n{message}" if notice else message
-            return [*saved.restored_by(model.from_canonical), model.make_user_content(continuation_message(message))]
-        project = order.target.project if order.target else None
-        iid = order.target.merge_request if order.target else None
-        return [model.make_user_content(first_message(project, iid, task.head_sha, message or None))]
 
     def _budget(self, task: Task, saved: sessions.SavedSession | None, model: str) -> Budget:
         limits = task.order.resolved.limits
@@ -268,7 +254,7 @@ class Worker:
 
 def reason_of(error: Exception) -> str:
     """The outcome of a run whose work could not begin."""
-    return c.Failure.SESSION_NOT_FOUND if isinstance(error, SessionNotFound) else c.Failure.INVALID
+    return error.reason if isinstance(error, SessionLost) else c.Failure.INVALID
 
 
 def _recorded(result: LoopResult) -> RecordedAnswer:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
-from hummingbird_operator.agentruns.decide import Decision, Step, deleted_or_cancelled, out_of_time
+from hummingbird_operator.agentruns.decide import Decision, Step, deleted_or_cancelled, out_of_time, superseded_by
 from hummingbird_operator.agentruns.facts import Facts
-from hummingbird_operator.agentruns.tasks import task_of
+from hummingbird_operator.agentruns.following import question_of
+from hummingbird_operator.agentruns.tasks import Task, task_of
 from hummingbird_operator.agentruns.work import Conversation, Worker, reason_of
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, AgentRunStatus, AnswerStatus
@@ -43,6 +45,13 @@ PROGRESS_SECONDS = 1.0
 """Usage goes into the status at most this often: more writes would starve kopf's own on the object."""
 
 
+class Others(Protocol):
+    """What the watch has shown of other runs."""
+
+    def followers(self, uid: str) -> Sequence[AgentRun]:
+        """The waiting replies that this run may answer with its own, oldest first."""
+
+
 class Working:
     """The step WORK."""
 
@@ -52,18 +61,25 @@ class Working:
         sandboxes: Sandboxes,
         worker: Worker,
         executor: Executor,
-        replace: Callable[[AgentRun, SandboxLost], Awaitable[None]],
+        replaced: Callable[[AgentRun, SandboxLost], Awaitable[None]],
         metrics: Metrics,
         clean: Callable[[str], str],
         clock: Callable[[], datetime],
+        others: Others,
+        outdated: Callable[[AgentRun, Control], Awaitable[str]],
     ) -> None:
-        """`replace` lets another sandbox take a lost one's place; `clean` redacts secrets from texts."""
+        """`replaced` lets another sandbox take a lost one's place; `clean` redacts secrets from texts.
+
+        `outdated` gives the newer commit by which a run was overtaken, or an empty text.
+        """
+        self._others = others
+        self._outdated = outdated
         self._clean = clean
         self._status = status
         self._sandboxes = sandboxes
         self._worker = worker
         self._executor = executor
-        self._replace = replace
+        self._replace = replaced
         self._metrics = metrics
         self._clock = clock
 
@@ -79,7 +95,7 @@ class Working:
         await self._label(run)
         reached = Reached(control.name)
         sandbox = self._sandboxes.open(member, control.abort) if member is not None else None
-        task = task_of(facts, self._clock())
+        run, task = await self._joined(run, task_of(facts, self._clock()))
         call = asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self._worker.work, task, sandbox, control.abort, reached.tell)
         )
@@ -98,6 +114,22 @@ class Working:
             return
         control.conversation = said
         await self._answered(run, facts, said, control)
+
+    async def _joined(self, run: AgentRun, task: Task) -> tuple[AgentRun, Task]:
+        """The run with the waiting replies that it answers too: said in its status before its first call.
+
+        Where the question is settled, it stays what it was: the model's answers are about that one.
+        """
+        if not run.spec.session or not (run.spec.trigger and run.spec.trigger.discussion):
+            return run, task
+        question = await asyncio.to_thread(self._worker.asked, task)
+        if question is None:
+            question = question_of(run, self._others.followers(run.metadata.uid))
+            task = replace(task, question=question)
+        if run.status.merged != question.runs:
+            status = objects.with_status(run, self._clock(), merged=question.runs)
+            run = await self._status.write(run, status)
+        return run, task
 
     async def _member(self, run: AgentRun) -> Member | None:
         """The very sandbox that its checkpoint names: in another one, what came before never happened."""
@@ -128,7 +160,8 @@ class Working:
     async def _accompany(
         self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached
     ) -> AgentRun:
-        """Until the thread is through: pass on cancel and deadline, and write the progress down."""
+        """Until the thread is through: pass on cancel, deadline and a newer commit, and write the progress down."""
+        overtaken = asyncio.ensure_future(self._end_when_outdated(run, control))
         try:
             return await self._watch(call, run, facts, control, reached)
         except Exception:
@@ -137,8 +170,15 @@ class Working:
             control.abort = Abort()
             raise
         finally:
+            overtaken.cancel()
             if not call.done():  # nobody waits for the thread any more: it must not go on buying answers
                 control.abort.set(Outcome.SHUTTING_DOWN)
+
+    async def _end_when_outdated(self, run: AgentRun, control: Control) -> None:
+        while not (newer := await self._outdated(run, control)):
+            await asyncio.sleep(PROGRESS_SECONDS)
+        control.newer_sha = newer
+        control.abort.set(c.Success.SUPERSEDED)
 
     async def _watch(
         self, call: asyncio.Future[Conversation], run: AgentRun, facts: Facts, control: Control, reached: Reached
@@ -220,6 +260,8 @@ def _ended_by(facts: Facts, control: Control, result: LoopResult) -> str:
     """In the words that a run gets which is ended before its work."""
     if result.outcome is Outcome.CANCELLED:
         return deleted_or_cancelled(deleted=control.deleted)
+    if result.outcome is Outcome.SUPERSEDED:
+        return superseded_by(control.newer_sha)
     if result.outcome is Outcome.SANDBOX_LOST:
         return f"{result.message}; and before that: {objects.loss(facts.run)}"
     return out_of_time(facts) if result.outcome is Outcome.TIMED_OUT else ""

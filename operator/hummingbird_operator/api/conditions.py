@@ -77,6 +77,8 @@ class Failure(StrEnum):
     SANDBOX_LOST = "SandboxLost"  # lost twice, or it could not be started
     BUDGET_EXHAUSTED = "BudgetExhausted"  # iterations or money ended before there was an answer
     SESSION_NOT_FOUND = "SessionNotFound"  # the session to resume does not exist (any more)
+    SESSION_NOT_SAVED = "SessionNotSaved"  # the session to resume was never saved: its run could not
+    SESSION_UNREADABLE = "SessionUnreadable"  # what is stored of the session to resume cannot be read
     STORE_UNAVAILABLE = "StoreUnavailable"  # the session store did not answer
     INTERNAL_NOTE_REFUSED = "InternalNoteRefused"  # the forge made a note public that had to be internal
     DELIVERY_FAILED = "DeliveryFailed"  # the note could not be written for a day

@@ -168,6 +168,18 @@ class RunJournal:
         """Keep it, before the first turn; one that was kept already stands."""
         self._patiently(lambda: self._store.create(f"{self._prefix}/notice.md", text.encode()))
 
+    def question(self) -> dict[str, Any] | None:
+        """What the model is asked, where that is more than the run's own message; as `record_question` was given it."""
+        data = self._patiently(lambda: self._store.get(f"{self._prefix}/question.json"))
+        if data is None:
+            return None
+        record: dict[str, Any] = json.loads(data)
+        return record | {"runs": tuple(record["runs"])}
+
+    def record_question(self, question: Mapping[str, Any]) -> None:
+        """Keep it, before the first turn; one that was kept already stands."""
+        self._patiently(lambda: self._store.create(f"{self._prefix}/question.json", _dumped(question)))
+
     def entered(self, sandbox: str) -> str | None:
         """What was wrong with the session's files in that sandbox, by its uid; None before they were put there."""
         data = self._patiently(lambda: self._store.get(self._entry(sandbox)))

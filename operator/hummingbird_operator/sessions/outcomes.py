@@ -13,6 +13,7 @@ class Outcome(StrEnum):
     """How a loop ended. The values are the reasons of the run's `Succeeded` condition, but for the last."""
 
     COMPLETED = Success.COMPLETED.value
+    SUPERSEDED = Success.SUPERSEDED.value
     CANCELLED = Failure.CANCELLED.value
     TIMED_OUT = Failure.TIMED_OUT.value
     MODEL_ERROR = Failure.MODEL_ERROR.value
@@ -25,7 +26,7 @@ class Outcome(StrEnum):
     """Not an end of the run: whoever leads next goes on from the journal."""
 
 
-_ABORTS = {"TimedOut": Outcome.TIMED_OUT, "ShuttingDown": Outcome.SHUTTING_DOWN}
+_ABORTS = {"TimedOut": Outcome.TIMED_OUT, "Superseded": Outcome.SUPERSEDED, "ShuttingDown": Outcome.SHUTTING_DOWN}
 
 
 def outcome_of(error: ai.ModelError | HummingbirdError) -> Outcome:

@@ -23,6 +23,7 @@ from hummingbird_operator.agentruns.claiming import Claiming, Sandboxes
 from hummingbird_operator.agentruns.control import Control, Runs
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
+from hummingbird_operator.agentruns.gating import Gating
 from hummingbird_operator.agentruns.keeping import Keeping
 from hummingbird_operator.agentruns.notebook import Forge, Notebook
 from hummingbird_operator.agentruns.noting import Noting
@@ -116,7 +117,7 @@ class Process:
         kube = watched(cast("KubeApi", guarded_kube), self, "kube", ("patch", "merge", "create", "delete"))
         guarded = GuardedStore(cast("BlobStore", world.store), self.may_write)
         store = watched(cast("BlobStore", guarded), self, "store", ("create", "put", "put_stream"))
-        pen = watched(cast("Forge", self._notes), self, "gitlab", ("create", "update", "delete"))
+        pen = watched(cast("Forge", self._notes), self, "gitlab", ("create", "update", "delete", "react"))
         sandboxes = cast("Sandboxes", Opened(self))
         paying = GuardedModel(cast("ModelAdapter", world.model), self.may_write)
         doors = Doors(watched(cast("ModelAdapter", paying), self, "model", ("generate",)))
@@ -125,7 +126,8 @@ class Process:
         self.runs = Runs(slots=limits.max_concurrent_runs, clock=clock)
         self.status = StatusWriter(kube, self.me)
         notebook = Notebook(pen, forge_threads)
-        pages = NotePages(lambda: [SECRET], has_price=lambda _: True)
+        workflows = _workflows(settings.config)
+        pages = NotePages(lambda: [SECRET], has_price=lambda _: True, workflows=workflows, by_comment=True)
         clean = partial(redact, secrets=[SECRET])
         worker = Worker(
             store,
@@ -135,22 +137,20 @@ class Process:
             retry_seconds=world.store_patience,
             clean=clean,
         )
-        noting = Noting(self.status, notebook, pages, retry_seconds=limits.delivery_retry_seconds, clock=clock)
+        gating = Gating(notebook, self.runs)
+        noting = Noting(self.status, notebook, pages, gating, retry_seconds=limits.delivery_retry_seconds, clock=clock)
         keeping = Keeping(
             self.status, sandboxes, worker, noting, threads, threads, retry_seconds=limits.retry_seconds, clock=clock
         )
         claiming = Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clean, clock)
-        parts = (
-            Accepting(self.status, notebook, world.events, lambda _: None, claiming.quiet, metrics, clock),
-            noting,
-            claiming,
-            Working(self.status, sandboxes, worker, threads, claiming.replace, metrics, clean, clock),
-            keeping,
-        )
+        accepting = Accepting(self.status, notebook, world.events, lambda _: None, claiming.quiet, metrics, clock)
+        at_work = (self.status, sandboxes, worker, threads, claiming.replace, metrics, clean, clock)
+        working = Working(*at_work, self.runs, gating.outdated)
+        parts = (accepting, gating, noting, claiming, working, keeping)
         self.steps = {step: apply for part in parts for step, apply in part.steps().items()}
         self.runner = Runner(
             settings=settings,
-            workflows=_workflows(settings.config),
+            workflows=workflows,
             runs=self.runs,
             status=self.status,
             steps=self.steps,

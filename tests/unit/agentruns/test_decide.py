@@ -50,7 +50,10 @@ def test_a_run_that_another_process_had_is_taken_over_before_anything_else() -> 
     [
         ({"workflow": "unknown"}, "spec.workflow"),
         ({"target": {"gitlab": {"project": "other/app", "mergeRequest": 1}}}, "spec.target.gitlab.project"),
-        ({"notice": "Help"}, "spec.notice"),
+        (
+            {"notice": "Help", "target": {"gitlab": {"project": "other/app", "mergeRequest": 1}}},
+            "spec.target.gitlab.project",
+        ),
         ({"sandbox": {"backend": "kubevirt"}}, "spec.sandbox.backend"),
     ],
 )

@@ -35,7 +35,7 @@ PROJECT = "spec.target.gitlab.project"
 @pytest.mark.parametrize(
     ("spec", "config", "where", "says"),
     [
-        ({"notice": "Help"}, {}, "spec.notice", "not carried out by this version"),
+        ({"notice": "Help", **target("other/app")}, {}, PROJECT, "projects in the operator's configuration"),
         ({"workflow": "unknown"}, {}, "spec.workflow", "the configuration has: analyze-failures, short"),
         (GITHUB, {}, "spec.target.github", "use spec.target.gitlab"),
         ({}, {"gitlab": None}, "spec.target.gitlab", "no section gitlab"),

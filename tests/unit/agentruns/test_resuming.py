@@ -101,7 +101,7 @@ async def test_a_session_that_was_damaged_is_refused_and_named(world: World) -> 
     world.store.blobs[f"sessions/{session}/context.json"] = b"{"
     world.order("why", session=session, message="tell me")
     await world.live()
-    assert world.outcome == ("False", "Invalid")
+    assert world.outcome == ("False", "SessionUnreadable")
     assert f"sessions/{session}/context.json" in (world.run().status.message or "")
 
 
@@ -116,7 +116,7 @@ async def test_a_conversation_that_was_damaged_is_refused_and_names_the_place(
     world.store.blobs[key] = json.dumps(stored).encode()
     world.order("why", session=session, message="tell me")
     await world.live()
-    assert world.outcome == ("False", "Invalid")
+    assert world.outcome == ("False", "SessionUnreadable")
     assert f"the session's conversation cannot be read: {place}" in (world.run().status.message or "")
 
 

@@ -1,0 +1,105 @@
+"""Replies that come while their session is busy: they wait as runs, and are answered together.
+
+Pure. Up to ten waiting replies of one session, thread and workflow become one turn: the first of them, the carrier,
+writes the names of the others into `status.merged` before its first call, and they end with it. Of more than twenty
+that wait, the oldest are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hummingbird_operator.agentruns import objects
+from hummingbird_operator.api import conditions as c
+from hummingbird_operator.api.agentrun import MESSAGE_BYTES, cut_message
+from hummingbird_operator.api.fields import utf8_prefix
+
+if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.turns import RunView
+    from hummingbird_operator.api.agentrun import AgentRun, AgentRunSpec
+
+MOST_TOGETHER = 10
+"""Replies that one turn answers, the carrier's included."""
+MOST_WAITING = 20
+"""Replies that may wait for one session."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the model is asked: a person's words, or those of several. `runs` are the names of the other runs."""
+
+    text: str
+    cut: bool
+    runs: tuple[str, ...] = ()
+
+
+def thread_of(spec: AgentRunSpec) -> str:
+    """What replies must share to be answered together; empty where a run is answered by itself.
+
+    A run that somebody made by hand, or that asks for a model, a sandbox or limits of its own, is.
+    """
+    own = (spec.model, spec.sandbox, spec.limits, spec.delivery)
+    if spec.session is None or spec.trigger is None or not spec.trigger.discussion or not spec.message or any(own):
+        return ""
+    return f"{spec.session}/{spec.trigger.discussion}/{spec.workflow}"
+
+
+def together(carrier: RunView, views: Iterable[RunView]) -> list[RunView]:
+    """The waiting replies that this one may answer with its own, oldest first."""
+    if not carrier.thread:
+        return []
+    fitting = [
+        view
+        for view in views
+        if view.thread == carrier.thread and view.waits and view.uid != carrier.uid and view.order > carrier.order
+    ]
+    return sorted(fitting, key=lambda view: view.order)[: MOST_TOGETHER - 1]
+
+
+def too_many(views: Iterable[RunView]) -> set[str]:
+    """The uids of waiting replies that are one too many for their session: the oldest go."""
+    by_session: dict[str, list[RunView]] = {}
+    busy: set[str] = set()
+    for view in views:
+        if view.reply and view.waits and not view.carried:
+            by_session.setdefault(view.session, []).append(view)
+        elif view.started:
+            busy.add(view.session)
+    dropped: set[str] = set()
+    for session, waiting in by_session.items():
+        waiting.sort(key=lambda view: view.order)
+        room = MOST_WAITING if session in busy else MOST_WAITING + 1  # one of them goes at once
+        dropped |= {view.uid for view in waiting[: max(0, len(waiting) - room)]}
+    return dropped
+
+
+def question_of(run: AgentRun, others: Sequence[AgentRun]) -> Question:
+    """The words of a run and of those that it answers too, each with its author; 32 KiB of UTF-8 in all."""
+    if not others:
+        text, cut = cut_message(run.spec.message or "")
+        return Question(text, cut)
+    each = MESSAGE_BYTES // (len(others) + 1)
+    parts = ["Several replies came while you were busy. Answer them together."]
+    cut = False
+    for number, asked in enumerate([run, *others], 1):
+        words = asked.spec.message or ""
+        author = (asked.spec.trigger and asked.spec.trigger.author) or "somebody"
+        kept = utf8_prefix(words, each)
+        cut = cut or len(kept) < len(words)
+        parts.append(f"Reply {number}, from {author}:\n{kept}")
+    return Question("\n\n".join(parts), cut, tuple(other.metadata.name for other in others))
+
+
+def carried_outcome(carrier: AgentRun) -> tuple[str, str] | None:
+    """How a run ends whose words another one answers: (reason, message); None while that one is at it."""
+    over = c.is_true(carrier.status.conditions, c.RunCondition.FINISHED)
+    delivered = c.find(carrier.status.conditions, c.RunCondition.DELIVERED)
+    if not over and (delivered is None or delivered.status == "Unknown"):
+        return None
+    reason, message = objects.outcome(carrier)
+    name = carrier.metadata.name
+    if reason == c.Success.COMPLETED:
+        return c.Success.MERGED, f"answered together with run {name}"
+    return reason, f"run {name}, which had these words too, ended so: {message}"
