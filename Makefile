@@ -4,13 +4,15 @@ SHELL := /bin/bash
 CACHE := $(or $(HUMMINGBIRD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hummingbird)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+PAYLOADS := $(CACHE)/gitlab-payloads
+PAYLOADS_PACKAGE := golang-github-xanzy-go-gitlab-dev
 SERVERS := $(CACHE)/servers-$(shell sha256sum requirements/servers.txt | cut -c1-12)
 export UV_CACHE_DIR := $(CACHE)/uv
 export UV_NO_PROGRESS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HUMMINGBIRD_SERVERS := $(SERVERS)
 
-.PHONY: help setup demo test test-unit test-e2e coverage endurance lint crds requirements cluster-up cluster-down bench clean
+.PHONY: help setup demo test test-unit test-e2e coverage endurance lint crds requirements cluster-up cluster-down bench payloads clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,7 +39,17 @@ demo: setup ## One AgentRun on a real failure, end to end, on a real Kubernetes
 
 test: lint test-unit test-e2e ## Everything that CI runs
 
-test-unit: $(VENV)/.ready ## Fast tests, no network
+payloads: $(PAYLOADS)/.ready ## Fetch GitLab's sample webhook payloads for the tests
+
+# Into the cache, for they are another project's: Debian's package, unpacked and never installed.
+$(PAYLOADS)/.ready:
+	@echo "setup: GitLab's sample payloads ($(PAYLOADS_PACKAGE))"
+	@rm -rf $(PAYLOADS) $(PAYLOADS).new && mkdir -p $(PAYLOADS).new
+	@cd $(PAYLOADS).new && fetch() { apt-get -qq -o APT::Sandbox::User=root download $(PAYLOADS_PACKAGE); } && \
+		{ fetch 2>/dev/null || { apt-get update -qq && fetch; }; } && dpkg -x $(PAYLOADS_PACKAGE)_*.deb .
+	@touch $(PAYLOADS).new/.ready && mv $(PAYLOADS).new $(PAYLOADS)
+
+test-unit: $(VENV)/.ready $(PAYLOADS)/.ready ## Fast tests, no network
 	$(PYTHON) -m pytest tests/unit -q -n 2
 
 coverage: $(VENV)/.ready ## Branches of what translates, stores, classifies and prices; less than all of them fails

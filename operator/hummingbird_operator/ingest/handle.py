@@ -8,17 +8,20 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from hummingbird_operator.config import Config
-from hummingbird_operator.errors import Invalid, Unavailable
+from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.gitlab import Forge
-from hummingbird_operator.ingest.intake import NameTaken
-from hummingbird_operator.ingest.metrics import IngestMetrics, known
+from hummingbird_operator.ingest.gitlab import Desk, Forge
+from hummingbird_operator.ingest.intake import Intake, NameTaken
+from hummingbird_operator.ingest.metrics import SOURCES, IngestMetrics, known
+from hummingbird_operator.ingest.payloads import BadPayload
 from hummingbird_operator.ingest.reasons import Outcome, Reason
+from hummingbird_operator.ingest.route import Asked, Router
 from hummingbird_operator.kube.client import KubeApi
 from hummingbird_operator.workflows import Workflows
 
 __all__ = ["Handler", "NameTaken", "Outcome", "Reason"]
 
+_TOLD = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -43,6 +46,9 @@ class Handler:
             raise Invalid("gitlab", "is required: ingestion needs a GitLab")
         self._metrics = metrics
         self._clock = clock
+        self._router = Router(config, workflows)
+        self._desk = Desk(self._router, forge, Intake(kube, namespace), executor, clock)
+        self._told: set[str] = set()
 
     async def handle(self, event: Event) -> Outcome:
         """What becomes of the event. Safe to repeat and to cancel at any await: everything it makes has a fixed name.
@@ -61,8 +67,56 @@ class Handler:
             raise
         self._metrics.decided(event.source, kind, outcome.reason)
         self._metrics.seconds.labels(known(kind)).observe(self._clock() - began)
-        _log.info("event %s %s: %s %s", known(kind), event.delivery, outcome.reason, outcome.detail)
+        self._tell(event, outcome)
         return outcome
 
     async def _decide(self, event: Event) -> Outcome:
+        """The outcome, with what is wrong with the event or with the bot's rights turned into a reason.
+
+        A right that is missing in one project is no reason to hold back everybody's events: it is told as an error,
+        and whoever asked asks again once it is mended.
+        """
+        try:
+            return await self._routed(event)
+        except BadPayload as error:
+            return Outcome(Reason.BAD_PAYLOAD, str(error))
+        except NotFound as error:
+            return Outcome(Reason.NO_TARGET, str(error))
+        except NameTaken:
+            raise
+        except Invalid as error:
+            return Outcome(Reason.FORBIDDEN, str(error))
+
+    async def _routed(self, event: Event) -> Outcome:
+        kind = event.payload.get("object_kind") if event.source in SOURCES else None
+        if kind == "pipeline":
+            ended = self._router.pipeline(event.payload)
+            return ended if isinstance(ended, Outcome) else await self._desk.ended(ended)
+        if kind == "merge_request":
+            proposed = self._router.merge_request(event.payload)
+            return proposed if isinstance(proposed, Outcome) else await self._desk.proposed(proposed)
+        if kind == "note":
+            return await self._noted(event)
         return Outcome(Reason.UNKNOWN_EVENT)
+
+    async def _noted(self, event: Event) -> Outcome:
+        note = self._router.note(event.payload)
+        if isinstance(note, Outcome):
+            return note
+        found = self._router.addressed(note, await self._desk.bot_id())
+        if isinstance(found, Outcome):
+            return found
+        return await (self._desk.asked(found) if isinstance(found, Asked) else self._desk.replied(found))
+
+    def _tell(self, event: Event, outcome: Outcome) -> None:
+        """One line for each event; a project that is not configured warns once, not at each of its events."""
+        level = logging.ERROR if outcome.reason is Reason.FORBIDDEN else logging.INFO
+        kind, runs = known(event.payload.get("object_kind")), " ".join(outcome.runs)
+        _log.log(level, "event %s %s: %s %s %s", kind, ascii(event.delivery), outcome.reason, outcome.detail, runs)
+        project = outcome.detail
+        if outcome.reason is not Reason.NO_PROJECT or project in self._told or len(self._told) >= _TOLD:
+            return
+        self._told.add(project)
+        like = self._router.like(project)
+        hint = f"; there is {like}: case counts" if like else ""
+        _log.warning("events of %s are dropped: projects in the configuration does not admit it%s", project, hint)

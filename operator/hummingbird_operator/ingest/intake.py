@@ -2,8 +2,74 @@
 
 from __future__ import annotations
 
-from hummingbird_operator.errors import Invalid
+from typing import Any
+
+from hummingbird_operator.api import labels
+from hummingbird_operator.api.conditions import RunCondition
+from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from hummingbird_operator.kube.client import AGENT_RUNS, AlreadyExists, KubeApi
+from hummingbird_operator.kube.refusals import SERVICE
+
+Object = dict[str, Any]
 
 
 class NameTaken(Invalid):
     """An AgentRun of that name was made from something else: its creator, or two equal hashes, need a person."""
+
+
+class Intake:
+    """AgentRuns of one namespace. Raises Unavailable for whatever keeps all events out.
+
+    A missing Role, namespace or CRD does: such an event waits in its queue as it would for a server that is away, for
+    acknowledging it would lose it, and every other one, in silence.
+    """
+
+    def __init__(self, kube: KubeApi, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+
+    async def create(self, run: Object) -> Object | None:
+        """Create it; None when that was done now, else the run that the same event made before. Raises NameTaken."""
+        for _ in range(2):
+            try:
+                await self._kube.create(AGENT_RUNS, self._namespace, run)
+                return None
+            except AlreadyExists:
+                found = await self._found(run)
+            except (NotFound, Conflict, Invalid) as error:
+                raise Unavailable(SERVICE, f"it takes no AgentRun in {self._namespace}: {error}") from error
+            if found is not None:
+                return found
+        raise Unavailable(SERVICE, f"AgentRun {run['metadata']['name']} comes and goes")
+
+    async def unfinished(self, session: str) -> int:
+        """How many runs of the session have not ended."""
+        try:
+            found = await self._kube.list(AGENT_RUNS, self._namespace, label_selector=f"{labels.SESSION}={session}")
+        except (NotFound, Conflict, Invalid) as error:
+            raise Unavailable(SERVICE, f"it lists no AgentRuns in {self._namespace}: {error}") from error
+        return sum(not finished(run) for run in found)
+
+    async def _found(self, run: Object) -> Object | None:
+        """The run that stands there already; None when it is gone again. Raises NameTaken."""
+        name = run["metadata"]["name"]
+        try:
+            there = await self._kube.get(AGENT_RUNS, self._namespace, name)
+        except NotFound:
+            return None
+        except (Conflict, Invalid) as error:
+            raise Unavailable(SERVICE, f"it shows no AgentRun in {self._namespace}: {error}") from error
+        key, theirs = run["metadata"]["annotations"][labels.CONTENT_KEY], _key(there)
+        if theirs != key:
+            raise NameTaken(f"AgentRun {name}", f"it was made from {theirs or 'no event'}, not from {key}")
+        return there
+
+
+def finished(run: Object) -> bool:
+    """Whether a run has ended, by its condition Finished."""
+    conditions = (run.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == RunCondition.FINISHED and one.get("status") == "True" for one in conditions)
+
+
+def _key(run: Object) -> str:
+    return str((run["metadata"].get("annotations") or {}).get(labels.CONTENT_KEY, ""))

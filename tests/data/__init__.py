@@ -1,0 +1,1 @@
+"""Data that tests take from elsewhere, and where to find it."""
