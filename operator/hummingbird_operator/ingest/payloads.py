@@ -18,9 +18,9 @@ from hummingbird_operator.problems import invalid
 Id = Annotated[int, Field(strict=True, ge=1, le=2**53 - 1)]
 Iid = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 Flag = Annotated[bool, Field(strict=True)] | None
-Moment = Annotated[str, Field(pattern=r"\A[0-9A-Za-z :.+-]{1,40}\Z")]
+Moment = Annotated[str, Field(pattern=r"^[0-9A-Za-z :.+-]{1,40}$")]
 """A time in any of GitLab's forms; it is compared and hashed, never read."""
-Word = Annotated[str, Field(pattern=r"\A[a-zA-Z_]{1,64}\Z")]
+Word = Annotated[str, Field(pattern=r"^[a-zA-Z_]{1,64}$")]
 
 
 class BadPayload(Invalid):
@@ -72,7 +72,7 @@ class NoteAttributes(Payload):
     note: str
     noteable_type: str
     author_id: Id
-    discussion_id: Annotated[str, Field(pattern=r"\A[0-9A-Za-z_-]{0,64}\Z")] | None = None
+    discussion_id: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{0,64}$")] | None = None
     type: str | None = None
     internal: Flag = None
     confidential: Flag = None
