@@ -168,7 +168,7 @@ def _lines(rows: Iterator[Mapping[str, Any]], gate: _Gate, metadata: dict[str, A
         incomplete.append(f"only the first {read} threads were read: {error}")
     if unreadable:
         incomplete.append(f"{unreadable} threads were left out: GitLab's answer is not understood")
-    incomplete += gate.authors.unknown()
+    incomplete += gate.authors.doubts()
 
 
 def _line(thread: _Thread, seen: list[_Seen], metadata: dict[str, Any]) -> Iterator[bytes]:

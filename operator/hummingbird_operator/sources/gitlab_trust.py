@@ -10,40 +10,17 @@ import logging
 import re
 from datetime import date
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.forges.members import DEVELOPER, Membership
 from hummingbird_operator.sources.connection import Reader
 from hummingbird_operator.sources.gitlab_scope import at
 
 logger = logging.getLogger(__name__)
 
-DEVELOPER = 30
-"""The lowest access level that is trusted (GitLab's `Gitlab::Access::DEVELOPER`)."""
-_ACTIVE = "active"
 _LONGEST_ASKING = 3
 """After so many failures in a row GitLab is not asked for more authors: each would wait out all its attempts."""
-
-
-class _Membership(BaseModel):
-    """`GET /projects/:id/members/all/:user_id`, as much of it as decides.
-
-    `state` is the account's, `membership_state` the membership's own (only some editions send it). A membership ends
-    when the day of `expires_at` begins, in UTC.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    access_level: int
-    state: str
-    membership_state: str | None = None
-    expires_at: str | None = None
-
-    def counts(self, today: date) -> bool:
-        """Whether its bearer is a Developer or above today. Raises ValueError for a date that is none."""
-        expired = self.expires_at is not None and date.fromisoformat(self.expires_at) <= today
-        active = self.state == _ACTIVE and self.membership_state in (None, _ACTIVE)
-        return self.access_level >= DEVELOPER and active and not expired
 
 
 class Authors:
@@ -54,7 +31,7 @@ class Authors:
         self._project = project
         self._today = today
         self._trusted: dict[int, bool] = {}
-        self._failures = 0
+        self._found = self._absent = self._failures = 0
         self._unknown: set[int] = set()
         self._reason = ""
 
@@ -64,12 +41,28 @@ class Authors:
             self._trusted[user_id] = self._ask(user_id)
         return self._trusted[user_id]
 
-    def unknown(self) -> list[str]:
-        """One sentence for `incomplete` if any level could not be read, else nothing."""
-        if not self._unknown:
-            return []
-        who = "one author" if len(self._unknown) == 1 else f"{len(self._unknown)} authors"
-        return [f"the role of {who} could not be read, so their comments count as a non-member's: {self._reason}"]
+    def doubts(self) -> list[str]:
+        """Sentences for `incomplete`: levels that could not be read, or a token that may not see any."""
+        doubts = []
+        if self._unknown:
+            who = "one author" if len(self._unknown) == 1 else f"{len(self._unknown)} authors"
+            taken = "so their comments count as a non-member's"
+            doubts.append(f"the role of {who} could not be read, {taken}: {self._reason}")
+        elif self._absent and not self._found and not self._is_reader_a_member():
+            doubts.append(
+                f"no author is seen as a member of {self._project}; the reading token's account is none either, so "
+                "roles may be hidden from it: a person must give it the Reporter role"
+            )
+        return doubts
+
+    def _is_reader_a_member(self) -> bool:
+        """To an account outside GitLab may answer 404 for every member; only then all comments being strange is odd."""
+        try:
+            account = self._reader.get("/user", "the reading token's account").get("id")
+            self._reader.get(f"{at(self._project)}/members/all/{account}", "the reading token's role")
+        except (Invalid, NotFound, Unavailable):
+            return False
+        return True
 
     def _ask(self, user_id: int) -> bool:
         if self._failures >= _LONGEST_ASKING:
@@ -78,15 +71,16 @@ class Authors:
         path = f"{at(self._project)}/members/all/{user_id}"
         try:
             raw = self._reader.get(path, f"a member's role in {self._project}")
-            counts = _Membership.model_validate(raw).counts(self._today)
+            level = Membership.model_validate(raw).level(self._today)
         except NotFound:
-            counts = False
+            self._absent, self._failures = self._absent + 1, 0
+            return False
         except (Invalid, Unavailable) as error:
             return self._failed(user_id, str(error))
-        except (ValidationError, ValueError):
+        except ValidationError:
             return self._failed(user_id, "GitLab's answer is not understood")
-        self._failures = 0
-        return counts
+        self._found, self._failures = self._found + 1, 0
+        return level >= DEVELOPER
 
     def _failed(self, user_id: int, reason: str) -> bool:
         logger.warning("mr_discussions: user %d counts as no member of %s: %s", user_id, self._project, reason)

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from hummingbird_ai.messages import ToolCall, ToolDef
-from hummingbird_operator.sessions.tools import SourceResult, StreamingResponse, ToolRegistry
+from hummingbird_ai.messages import ToolCall
 from hummingbird_operator.sources import gitlab, gitlab_repository
 from hummingbird_operator.sources.connection import Patience
 from tests.standins.gitlab import GitLabStandIn
+from tests.unit.sources.tools import Tools
 
 SHA = "9f2c" * 10
 TOKEN = "read-token"
-
-
-class Tools(ToolRegistry):
-    """A registry that also lets a test call the functions themselves."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.functions: dict[str, Callable[..., SourceResult]] = {}
-
-    def register_data_source(
-        self,
-        tool_def: ToolDef,
-        func: Callable[..., SourceResult],
-        response_metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().register_data_source(tool_def, func, response_metadata)
-        self.functions[tool_def.name] = func
-
-    def call(self, name: str, **arguments: Any) -> Any:
-        return self.functions[f"gitlab_{name}"](**arguments)
-
-    def streamed(self, name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
-        response = self.call(name, **arguments)
-        assert isinstance(response, StreamingResponse), response
-        return b"".join(response.chunks).decode(), response.metadata
 
 
 def status(number: int, name: str, state: str, **more: Any) -> dict[str, Any]:
@@ -322,6 +297,26 @@ def test_a_rate_limit_beyond_our_patience_is_told_and_not_slept_through(
     """sources.md §9 row 2: 86400 and dates far away."""
     standin.fault("status", status=429, headers={"Retry-After": hint}, times=5)
     assert "too many requests" in tools.call("get_mr_details")["error"]
+    assert sleeps == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry-After": "86400"},
+        {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"},
+        {"Retry-After": "1.5"},
+        {"RateLimit-Reset": "99999999999"},
+    ],
+)
+def test_a_hint_on_a_failed_answer_is_neither_slept_off_nor_choked_on(
+    standin: GitLabStandIn, tools: Tools, sleeps: list[float], headers: dict[str, str]
+) -> None:
+    """python-gitlab alone would sleep so long, and end with a ValueError at a date or a fraction."""
+    standin.fault("status", status=503, headers=headers)
+    assert tools.call("get_mr_details")["sha"] == SHA
+    standin.fault("status", status=503, headers=headers, times=10)
+    assert "503" in tools.call("get_mr_details")["error"]
     assert sleeps == []
 
 
