@@ -1,0 +1,178 @@
+"""What becomes of one received message: handled and deleted, kept through an outage, given back, or given up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from hummingbird_operator import lifecycle
+from hummingbird_operator.delivery.cleaning import clean, cut
+from hummingbird_operator.errors import Unavailable
+from hummingbird_operator.ingest.event import BadMessage, Event, decode_message
+from hummingbird_operator.ingest.handle import NameTaken, Outcome
+from hummingbird_operator.ingest.lease import Lease, Pauses
+from hummingbird_operator.ingest.queue import Message, Queue
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 600.0
+"""How long one message that meets an outage keeps all others waiting: the fault may be its own."""
+TRY_SECONDS = 600.0
+"""Longest time of one try to handle an event; the handler's own calls end much sooner."""
+ATTEMPTS = 5
+"""Receipts after which a message is given up whose handling raises, where no dead-letter queue takes it."""
+FIRST_RETURN_SECONDS, LONGEST_RETURN_SECONDS = 30, 900
+INLINE_CHARACTERS = 32_768
+"""Longer bodies are decoded in a thread: the leases of others must be kept meanwhile."""
+_REASON_CHARACTERS = 300
+
+
+class Handles(Protocol):
+    """What makes AgentRuns of events: `ingest.handle.Handler`."""
+
+    async def handle(self, event: Event) -> Outcome:
+        """Safe to repeat. Raises Unavailable (the same event again later) and NameTaken."""
+
+
+class Gate:
+    """Shut while a message waits for a service that is away; also says that the process ends."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.ending = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Whether to receive must be asked again."""
+        self.resting: set[Lease] = set()
+        """Messages that sleep between two tries."""
+        self.returning = False
+        """Whether messages may go back: not while a receive of ours is on its way, which would bring them again."""
+        self._clock = clock
+        self._away: dict[Lease, float] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait for a service, those included that are being tried again."""
+        return len(self._away)
+
+    @property
+    def shut(self) -> bool:
+        """Whether nobody may receive."""
+        now = self._clock()
+        return any(now - since < PATIENCE_SECONDS for since in self._away.values())
+
+    async def rest(self, lease: Lease, seconds: float) -> None:
+        """Shut the gate and sleep, no longer than until `lease.wake`; at the end of the process until then."""
+        self.resting.add(lease)
+        try:
+            if not self.ending.is_set():
+                self._away.setdefault(lease, self._clock())
+                self.changed.set()  # its patience may be over
+                await lifecycle.pause(lease.wake, seconds)
+            if self.ending.is_set() and not self.returning:
+                await lease.wake.wait()
+        finally:
+            self.resting.discard(lease)
+
+    def leave(self, lease: Lease) -> bool:
+        """It waits no more; whether it did."""
+        self.changed.set()
+        return self._away.pop(lease, None) is not None
+
+    def end(self) -> None:
+        """Receive nothing more."""
+        self.ending.set()
+        self.changed.set()
+
+
+class Settlement:
+    """Settles messages, many at once."""
+
+    def __init__(self, queue: Queue, handler: Handles, gate: Gate, topic_arns: Iterable[str]) -> None:
+        self._queue = queue
+        self._handler = handler
+        self._gate = gate
+        self._topic_arns = tuple(topic_arns)
+        self._has_dead_letters = False
+
+    async def settle(self, lease: Lease) -> str:
+        """Bring a message to its end, and say which: a label of SqsMetrics. Raises Invalid of the queue only."""
+        try:
+            end = await self._handle(lease)
+        except (BadMessage, NameTaken) as error:
+            return await self._refuse(lease, error)
+        except Exception as error:
+            logger.exception("message %s: its handling failed", lease.message.id)
+            return await self._give_up(lease, error)
+        if end == "released":
+            await lease.release()
+        return end or ("done" if await lease.delete() else "undeleted")
+
+    async def _handle(self, lease: Lease) -> str:
+        """Until it is handled, which gives an empty text; through every outage, unless that ends it otherwise."""
+        event = await self._decoded(lease.message)
+        pauses, end = Pauses(), ""
+        while not end:
+            try:
+                async with asyncio.timeout(TRY_SECONDS):
+                    await self._handler.handle(event)
+                break
+            except Unavailable as error:
+                end = await self._wait(lease, error, pauses.next(error))
+        if self._gate.leave(lease) and not end:
+            logger.info("message %s went through", lease.message.id)
+        return end
+
+    async def _decoded(self, message: Message) -> Event:
+        if len(message.body) <= INLINE_CHARACTERS:
+            return decode_message(message.body, message.attributes, self._topic_arns)
+        return await asyncio.to_thread(decode_message, message.body, message.attributes, self._topic_arns)
+
+    async def _wait(self, lease: Lease, error: Unavailable, seconds: float) -> str:
+        """Keep the message until its next try; how it ended otherwise."""
+        logger.warning("message %s waits %.0f s: %s", lease.message.id, seconds, error)
+        await self._gate.rest(lease, seconds)
+        if lease.lost:
+            return "lost"
+        return "released" if lease.spent or self._gate.ending.is_set() else ""
+
+    async def _refuse(self, lease: Lease, error: BadMessage | NameTaken) -> str:
+        """For the dead-letter queue, or off the queue with a record: it would be the same at every receipt."""
+        if not await self._dead_letters():
+            return await self._drop(lease, error)
+        logger.error("%s; it is left for the dead-letter queue", record(lease.message, error))
+        # at once, so that its group goes on; a redrive policy of a thousand receipts must not become a busy loop
+        await lease.release(0 if lease.message.receives <= ATTEMPTS else FIRST_RETURN_SECONDS)
+        return "dead_letter"
+
+    async def _give_up(self, lease: Lease, error: Exception) -> str:
+        """Back to the queue for a growing while; after some receipts off the queue, where nothing else takes it."""
+        receives = lease.message.receives
+        if receives >= ATTEMPTS and not await self._dead_letters():
+            return await self._drop(lease, error)
+        grown = FIRST_RETURN_SECONDS * 2 ** min(max(receives, 1) - 1, 10)
+        await lease.release(min(LONGEST_RETURN_SECONDS, grown))
+        return "failed"
+
+    async def _drop(self, lease: Lease, error: Exception) -> str:
+        logger.error("%s; it is acknowledged, as no dead-letter queue takes it", record(lease.message, error))
+        await lease.delete()
+        return "dropped"
+
+    async def _dead_letters(self) -> bool:
+        """Whether a redrive policy takes what we leave: read now, as this is rare and the policy may be new."""
+        try:
+            self._has_dead_letters = (await self._queue.traits()).dead_letters
+        except Unavailable as error:
+            logger.warning("whether there is a dead-letter queue is as it was: %s", error)
+        return self._has_dead_letters
+
+
+def record(message: Message, error: Exception) -> str:
+    """What stays of a message that is given up: enough to find it again, and of its text at most what `error` cites."""
+    digest = hashlib.sha256(message.body.encode(errors="surrogatepass")).hexdigest()
+    reason = cut(" ".join(clean(str(error)).split()), _REASON_CHARACTERS) or type(error).__name__
+    return (
+        f"message {message.id} (sha256 {digest}, {len(message.body)} characters, receipt {message.receives}): {reason}"
+    )
