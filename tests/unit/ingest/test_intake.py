@@ -1,0 +1,93 @@
+"""An AgentRun is created once, and never in place of somebody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hummingbird_operator.api import labels
+from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from hummingbird_operator.ingest import runs
+from hummingbird_operator.ingest.intake import Intake, NameTaken, finished
+from hummingbird_operator.kube.client import AGENT_RUNS, AlreadyExists, QuotaExceeded
+from hummingbird_operator.kube.testing import FakeKube
+from tests.unit.ingest.samples import SESSION, THREAD
+from tests.unit.ingest.test_runs import COMMENT
+
+RUN = runs.command(COMMENT, "review", "")
+NAME = RUN["metadata"]["name"]
+
+
+def intake(kube: FakeKube) -> Intake:
+    return Intake(kube, "hummingbird")
+
+
+async def test_the_second_creation_finds_the_first() -> None:
+    kube = FakeKube()
+    assert await intake(kube).create(RUN) is None
+    there = await intake(kube).create(RUN)
+    assert there is not None
+    assert there["metadata"]["name"] == NAME
+    assert len(kube.all(AGENT_RUNS)) == 1
+
+
+@pytest.mark.parametrize("annotations", [{}, None, {labels.CONTENT_KEY: "gitlab:other"}])
+async def test_a_name_that_belongs_to_something_else_is_no_success(annotations: dict[str, str] | None) -> None:
+    """ingest.md §7 row 233."""
+    kube = FakeKube()
+    kube.put(AGENT_RUNS, "hummingbird", {"metadata": {"name": NAME, "annotations": annotations}, "spec": {}})
+    with pytest.raises(NameTaken, match="it was made from"):
+        await intake(kube).create(RUN)
+
+
+async def test_one_that_was_deleted_meanwhile_is_created_again() -> None:
+    kube = FakeKube()
+    refusals = iter([AlreadyExists("there"), None, None])
+    kube.fail = lambda verb, resource, name: next(refusals)
+    assert await intake(kube).create(RUN) is None
+    assert len(kube.all(AGENT_RUNS)) == 1
+
+
+async def test_one_that_comes_and_goes_is_tried_later() -> None:
+    kube = FakeKube()
+    kube.fail = lambda verb, resource, name: AlreadyExists("there") if verb == "create" else None
+    with pytest.raises(Unavailable, match="comes and goes"):
+        await intake(kube).create(RUN)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("the API server", "away"),
+        QuotaExceeded("the API server", "full"),
+        Invalid("create agentruns", "forbidden (is the Role applied?)"),
+        NotFound("no such namespace"),
+        Conflict("busy"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["create", "get", "list"])
+async def test_whatever_keeps_all_runs_out_keeps_the_event_in_its_queue(error: Exception, verb: str) -> None:
+    kube = FakeKube()
+    await intake(kube).create(RUN)
+    kube.fail = lambda asked, resource, name: error if asked == verb else None
+    with pytest.raises(Unavailable):
+        await (intake(kube).unfinished(SESSION) if verb == "list" else intake(kube).create(RUN))
+
+
+async def test_only_runs_of_the_session_that_have_not_ended_are_counted() -> None:
+    kube = FakeKube()
+    ended: dict[str, Any] = {"conditions": [{"type": "Finished", "status": "True"}]}
+    working: dict[str, Any] = {"conditions": [{"type": "Finished", "status": "False"}, {"type": "Accepted"}]}
+    for number, status in enumerate([{}, working, ended]):
+        comment = runs.Comment(COMMENT.origin, 100 + number, THREAD, internal=False)
+        run = runs.reply(comment, "review", SESSION, "")
+        await intake(kube).create(run)
+        kube.set_status(AGENT_RUNS, "hummingbird", run["metadata"]["name"], status)
+    await intake(kube).create(RUN)
+    assert await intake(kube).unfinished(SESSION) == 2
+
+
+@pytest.mark.parametrize("status", [None, {}, {"conditions": None}, {"conditions": []}])
+def test_a_run_without_conditions_has_not_ended(status: object) -> None:
+    assert not finished({"metadata": {}, "status": status})
