@@ -145,7 +145,7 @@ class Webhook:
                 async with asyncio.timeout_at(deadline):
                     event = await self._event(request, headers, hold)
             except TimeoutError:
-                raise HTTPException(408, "the body did not come in time") from None
+                raise HTTPException(503, "the body did not come in time", _later()) from None
             try:
                 async with asyncio.timeout_at(deadline):
                     outcome = await self.handler.handle(event)
@@ -252,7 +252,6 @@ _WORDS = {
     401: "bad_signature",
     404: "not_found",
     405: "method_not_allowed",
-    408: "too_slow",
     413: "too_large",
     415: "not_json",
     503: "unavailable",

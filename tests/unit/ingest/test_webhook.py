@@ -272,10 +272,10 @@ async def test_a_handler_that_takes_too_long_is_ended_and_the_event_put_off_whil
     assert handler.queued == handler.events
 
 
-async def test_a_body_that_does_not_come_is_408() -> None:
+async def test_a_body_that_does_not_come_is_503_which_gitlab_lists_as_a_failure_to_be_replayed() -> None:
     async with door(Scripted(), budget_seconds=0.05) as gitlab:
         line, _ = await raw(gitlab.url, head("Content-Length: 10"), lambda: iter(()))
-    assert b"408" in line
+    assert b"503" in line
 
 
 async def test_a_name_that_something_else_holds_is_409() -> None:

@@ -1,0 +1,168 @@
+"""The webhooks of a project, and what GitLab recorded of their deliveries: `/projects/:id/hooks`.
+
+Needs a Maintainer's token. GitLab keeps deliveries for seven days, newest first, with the request's data but not its
+secret; `server_failure` covers 5xx answers as well as time-outs and refused connections (`internal error`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hummingbird_operator.delivery.connection import READ_RETRIES, translated
+from hummingbird_operator.delivery.reading import Reader, project_path
+from hummingbird_operator.errors import HummingbirdError, Invalid, Unavailable
+from hummingbird_operator.forges.gitlab import SERVICE
+
+T = TypeVar("T", bound=BaseModel)
+
+TOKEN_SETTING = "gitlab.hooks_token_env"  # noqa: S105 - the name of a setting, not a secret
+WANTED: Mapping[str, bool] = {
+    "merge_requests_events": True,
+    "note_events": True,
+    "confidential_note_events": True,
+    "pipeline_events": True,
+    "push_events": False,
+    "enable_ssl_verification": True,
+}
+"""What a hook of ours listens to. Without confidential notes no reply in an internal thread ever arrives."""
+TESTS = ("merge_requests_events", "push_events")
+"""Tests that start nothing: GitLab's test of a merge request has no action, and pushes are none of our events."""
+PAGE = 20
+"""Deliveries of a page: each may hold 25 MB."""
+
+
+class Hook(BaseModel):
+    """One webhook of a project; what an older GitLab does not say is None."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: int
+    url: str
+    merge_requests_events: bool | None = None
+    note_events: bool | None = None
+    confidential_note_events: bool | None = None
+    pipeline_events: bool | None = None
+    push_events: bool | None = None
+    enable_ssl_verification: bool | None = None
+    alert_status: str | None = None
+    """executable, temporarily_disabled or disabled."""
+    disabled_until: str | None = None
+    custom_webhook_template: str | None = None
+    """Replaces the body that we read."""
+    token_present: bool | None = None
+    signing_token_present: bool | None = None
+
+    @property
+    def disabled(self) -> str:
+        """Empty while GitLab sends to it, else how it is disabled."""
+        if self.alert_status in (None, "executable"):
+            return ""
+        return f"{self.alert_status}" + (f" until {self.disabled_until}" if self.disabled_until else "")
+
+
+class _Recorded(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: int
+    response_status: str | int | None = None
+    request_headers: Mapping[str, Any] | None = None
+    request_data: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One delivery that failed: its id in GitLab's list, the event's name, its JSON object, its Idempotency-Key."""
+
+    id: int
+    type: str
+    payload: Mapping[str, Any]
+    key: str
+
+    @property
+    def oversize(self) -> bool:
+        """GitLab did not keep the data: it was too large."""
+        return self.payload.get("oversize") is True and "object_kind" not in self.payload
+
+
+class Hooks(Reader):
+    """The hooks of projects. Methods raise Unavailable, NotFound (no such hook, or GitLab older than 17.3), Invalid."""
+
+    def hooks(self, project: str) -> list[Hook]:
+        """All hooks of the project."""
+        with _about(project):
+            return [_parsed(Hook, raw) for raw in self._list(f"{project_path(project)}/hooks", f"hooks of {project}")]
+
+    def create(self, project: str, url: str, fields: Mapping[str, Any]) -> Hook:
+        """Make a hook."""
+        with _about(project):
+            answer = self._connection.write.http_post(
+                f"{project_path(project)}/hooks", post_data={"url": url, **fields}
+            )
+        return _parsed(Hook, answer)
+
+    def update(self, project: str, hook: Hook, fields: Mapping[str, Any]) -> Hook:
+        """Change some fields; GitLab wants the address each time."""
+        with _about(project):
+            answer = self._connection.write.http_put(
+                f"{project_path(project)}/hooks/{hook.id}", post_data={"url": hook.url, **fields}
+            )
+        return _parsed(Hook, answer)
+
+    def enable(self, project: str, hook: Hook) -> None:
+        """Have GitLab send a test: a 2xx of ours makes it use a hook again that it disabled after failures.
+
+        Raises Invalid where that fails, or where the project has neither a merge request nor a commit to send.
+        """
+        for trigger in TESTS:
+            last = trigger == TESTS[-1]
+            try:
+                with _about(project):
+                    self._connection.write.http_post(f"{project_path(project)}/hooks/{hook.id}/test/{trigger}")
+            except Invalid:
+                if last:
+                    raise
+            else:
+                return
+
+    def failed(self, project: str, hook_id: int) -> Iterator[Delivery]:
+        """Deliveries that ended in 5xx or without an answer, newest first, page by page."""
+        with _about(project):
+            path = f"{project_path(project)}/hooks/{hook_id}/events"
+            query = {"status": "server_failure"}
+            for raw in self._connection.read.http_list(
+                path, query_data=query, iterator=True, per_page=PAGE, max_retries=READ_RETRIES
+            ):
+                found = _parsed(_Recorded, raw)
+                if not str(found.response_status).startswith(("2", "3", "4")):  # a GitLab that knows no filter
+                    headers = {name.lower(): str(value) for name, value in (found.request_headers or {}).items()}
+                    kind, key = headers.get("x-gitlab-event", ""), headers.get("idempotency-key", "")
+                    yield Delivery(found.id, kind, found.request_data or {}, key)
+
+
+@contextlib.contextmanager
+def _about(project: str) -> Iterator[None]:
+    """As `translated`, in words for the hooks' own token."""
+    try:
+        with translated(f"hooks of {project}"):
+            yield
+    except HummingbirdError as error:
+        status = getattr(error.__cause__, "response_code", None)
+        if status == 401:
+            problem = f"it refused the hooks' token (401): renew {TOKEN_SETTING}, with scope api"
+            raise Unavailable(SERVICE, problem) from error
+        if status == 403:
+            problem = f"GitLab forbids it (403): {TOKEN_SETTING} needs scope api and the role Maintainer in the project"
+            raise Invalid(f"hooks of {project}", problem) from error
+        raise
+
+
+def _parsed(model: type[T], raw: object) -> T:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise Unavailable(SERVICE, f"its answer holds no hook ({error.errors()[0]['loc']})") from None
