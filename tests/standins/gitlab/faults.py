@@ -6,6 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+TOO_MANY = '{"message": {"error": "This endpoint has been requested too many times. Try again later."}}'
+LIMITS: Mapping[str, tuple[Mapping[str, str], str]] = {
+    "seconds": ({"Retry-After": "1", "RateLimit-Limit": "2000", "RateLimit-Remaining": "0"}, TOO_MANY),
+    "date": ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, TOO_MANY),
+    "fraction": ({"Retry-After": "0.5"}, TOO_MANY),
+    "none": ({}, TOO_MANY),
+    "plain": ({"Content-Type": "text/plain"}, "Retry later\n"),
+}
+"""What a 429 may look like: most have seconds; some APIs none; proxies a date, a fraction or plain text."""
+
 
 @dataclass
 class Fault:
@@ -28,6 +38,12 @@ class Fault:
     target: str = ""
     after_write: bool = False
     skip: int = 0
+
+    @classmethod
+    def limit(cls, form: str, **details: Any) -> Fault:
+        """A 429 in one of the forms of `LIMITS` (sources.md §1.4)."""
+        headers, body = LIMITS[form]
+        return cls("status", status=429, headers=dict(headers), body=body, **details)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Fault:

@@ -1,13 +1,13 @@
-"""What the stand-in only tells: users, projects, merge requests, diffs, statuses, files, job logs, members."""
+"""The door of the API: where each call goes, and what is only told of users, projects, members, merge requests."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.standins.gitlab import notes
-from tests.standins.gitlab.records import MergeRequest, Project, shown
-from tests.standins.gitlab.state import State, log_stream
-from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, flag, not_found, paged
+from tests.standins.gitlab import hooks, notes, repository
+from tests.standins.gitlab.records import MergeRequest, Project, User, shown
+from tests.standins.gitlab.state import State
+from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, not_found, paged
 
 MAY_READ_CODE = 20
 
@@ -16,7 +16,10 @@ def route(request: Request, state: State) -> Response:
     """Dispatch one authenticated call."""
     match request.segments:
         case ("user",) if request.method == "GET":
-            return as_json(request.user.public())
+            return as_json(request.user.public() | {"bot": request.user.bot})
+        case ("users", number) if request.method == "GET":
+            found = _user(state, number)
+            return as_json(found.public() | {"bot": found.bot})
         case ("projects", reference, *rest):
             return _project(request, state, find_project(request, state, reference), tuple(rest))
     raise not_found()
@@ -33,27 +36,22 @@ def find_project(request: Request, state: State, reference: str) -> Project:
 def _project(request: Request, state: State, project: Project, rest: tuple[str, ...]) -> Response:
     if rest[:1] == ("merge_requests",) and len(rest) > 1:
         return _merge_request(request, state, project, rest[1:])
+    if rest[:1] == ("hooks",):
+        return hooks.route(request, state, project, rest[1:])
     if request.method != "GET":
         raise ApiError(405, {"error": "405 Not Allowed"})
     match rest:
         case ():
             names = {"name": project.path.rsplit("/", 1)[-1], "path_with_namespace": project.path}
             return as_json({"id": project.id, "visibility": project.visibility, **names})
-        case ("repository", "commits", sha, "statuses"):
-            return paged(request, _statuses(request, project, sha), state.count_limit)
-        case ("repository", "files", path, "raw"):
-            return _raw_file(project, request.query.get("ref", "HEAD"), path)
-        case ("jobs", job_id):
-            return as_json(_public_job(_job(project, job_id)))
-        case ("jobs", job_id, "trace"):
-            length, chunks = log_stream(_job(project, job_id))
-            return Response(200, chunks, "text/plain", length=length)
-        case ("members", "all", user_id):
-            return _member(state, project, user_id)
-        case ("pipelines", pipeline_id, "jobs"):
-            rows = [_public_job(job) for job in project.jobs.values() if str(job.get("pipeline_id")) == pipeline_id]
+        case ("merge_requests",):
+            return paged(request, _listed(request, project), state.count_limit)
+        case ("members", "all"):
+            rows = [_member(project, state.users[number]) for number in project.members if number in state.users]
             return paged(request, rows, state.count_limit)
-    raise not_found()
+        case ("members", "all", user_id):
+            return as_json(_member(project, _user(state, user_id)))
+    return repository.route(request, state, project, rest)
 
 
 def _merge_request(request: Request, state: State, project: Project, rest: tuple[str, ...]) -> Response:
@@ -78,6 +76,19 @@ def _merge_request(request: Request, state: State, project: Project, rest: tuple
     raise not_found()
 
 
+def _listed(request: Request, project: Project) -> list[dict[str, Any]]:
+    """Newest first, without `head_pipeline`, which only the details have; `state` is opened, closed, merged or all."""
+    wanted = {key: request.query[key] for key in ("source_branch", "target_branch") if key in request.query}
+    if request.query.get("state", "all") != "all":
+        wanted["state"] = request.query["state"]
+    rows = [
+        {key: value for key, value in merge_request.fields.items() if key != "head_pipeline"}
+        for merge_request in project.merge_requests.values()
+        if all(merge_request.fields[key] == value for key, value in wanted.items())
+    ]
+    return sorted(rows, key=lambda row: -int(row["iid"]))
+
+
 def _details(merge_request: MergeRequest) -> dict[str, Any]:
     head = merge_request.fields["head_pipeline"]
     return merge_request.fields | {"head_pipeline": shown(head) if head else head}
@@ -90,40 +101,16 @@ def _raw_diffs(merge_request: MergeRequest) -> Response:
     return Response(200, text.encode(), "text/plain")
 
 
-def _statuses(request: Request, project: Project, sha: str) -> list[dict[str, Any]]:
-    """By default only the latest per name and ref, as GitLab gives them; `all=true` adds the older ones."""
-    rows = [{"sha": sha, "allow_failure": False, **row} for row in project.statuses.get(sha, [])]
-    rows = [row for row in rows if all(row.get(key) == request.query.get(key, row.get(key)) for key in ("ref", "name"))]
-    if flag(request.query.get("all")):
-        return rows
-    latest: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: int(row["id"])):
-        latest[(row["name"], row.get("ref"))] = row
-    return list(latest.values())
+def _user(state: State, user_id: str) -> User:
+    found = state.users.get(int(user_id)) if user_id.isdigit() else None
+    if found is None:
+        raise not_found("User")
+    return found
 
 
-def _raw_file(project: Project, ref: str, path: str) -> Response:
-    files = project.files.get(ref)
-    if files is None:
-        raise not_found("Commit")
-    if path not in files:
-        raise not_found("File")
-    return Response(200, files[path], "text/plain", headers={"X-Gitlab-Size": str(len(files[path]))})
-
-
-def _job(project: Project, job_id: str) -> dict[str, Any]:
-    job = project.jobs.get(int(job_id)) if job_id.isdigit() else None
-    if job is None:
+def _member(project: Project, user: User) -> dict[str, Any]:
+    """A row of members, also of an account that is blocked or a membership that has expired but is not yet removed."""
+    if user.id not in project.members:
         raise not_found()
-    return job | {"id": int(job_id)}
-
-
-def _public_job(job: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in job.items() if not key.startswith("log")}
-
-
-def _member(state: State, project: Project, user_id: str) -> Response:
-    user = state.users.get(int(user_id)) if user_id.isdigit() else None
-    if user is None or not project.level(user):
-        raise not_found()
-    return as_json(user.public() | {"access_level": project.level(user), "expires_at": None})
+    membership = {"expires_at": project.expires.get(user.id), "membership_state": "active", "member_role": None}
+    return user.public() | {"access_level": project.members[user.id]} | membership

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 
@@ -82,6 +82,57 @@ class MergeRequest:
         return bool(self.fields["source_project_id"] != self.fields["target_project_id"])
 
 
+HOOK_FLAGS = (
+    *("push_events", "tag_push_events", "merge_requests_events", "repository_update_events", "issues_events"),
+    *("confidential_issues_events", "note_events", "confidential_note_events", "pipeline_events", "wiki_page_events"),
+    *("deployment_events", "feature_flag_events", "job_events", "releases_events", "milestone_events"),
+    *("emoji_events", "resource_access_token_events", "resource_deploy_token_events", "vulnerability_events"),
+)
+TEMPORARILY_DISABLED_AFTER = 4
+DISABLED_AFTER = 40
+MAXIMUM_BACKOFF = timedelta(days=1)
+
+
+@dataclass
+class Hook:
+    """A project's webhook with its log, oldest row first. Its rules: `app/models/concerns/web_hooks/auto_disabling.rb`.
+
+    `token` and `signing_token` can be written and never read.
+    """
+
+    id: int
+    project_id: int
+    url: str
+    created_at: str
+    name: str | None = None
+    description: str | None = None
+    flags: dict[str, bool] = field(default_factory=lambda: {name: name == "push_events" for name in HOOK_FLAGS})
+    enable_ssl_verification: bool = True
+    token: str = ""
+    signing_token: str = ""
+    custom_headers: dict[str, str] = field(default_factory=dict)
+    recent_failures: int = 0
+    disabled_until: datetime | None = None
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def status(self, now: datetime) -> str:
+        """`alert_status`: executable, temporarily_disabled or disabled (for good)."""
+        if self.recent_failures >= DISABLED_AFTER:
+            return "disabled"
+        waits = self.disabled_until is not None and self.disabled_until >= now
+        return "temporarily_disabled" if waits else "executable"
+
+    def answered(self, success: bool, now: datetime, backoff: timedelta) -> None:
+        """Count an attempt: a success clears all; the fourth failure in a row disables for `backoff`, then doubled."""
+        if success:
+            self.recent_failures, self.disabled_until = 0, None
+        elif self.status(now) == "executable":
+            times = self.recent_failures + 1 - TEMPORARILY_DISABLED_AFTER
+            self.recent_failures += 1
+            if times >= 0:
+                self.disabled_until = now + min(backoff * 2**times, MAXIMUM_BACKOFF)
+
+
 @dataclass
 class Project:
     """A project; `statuses` by SHA, `files` by ref and path, `jobs` by id with `log`, `log_file` or `log_repeat`.
@@ -101,7 +152,7 @@ class Project:
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
     pipelines: dict[int, dict[str, Any]] = field(default_factory=dict)
-    hooks: dict[int, Any] = field(default_factory=dict)
+    hooks: dict[int, Hook] = field(default_factory=dict)
 
     def level(self, user: User) -> int:
         """What the user's membership gives; 0 when there is none, it has expired, or the account is not active."""

@@ -44,6 +44,7 @@ class GitLabStandIn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stopping.set()
+        self.state.deliveries.stop()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -55,6 +56,13 @@ class GitLabStandIn:
     def fault(self, kind: str, **details: Any) -> Fault:
         """Order a fault; see `Fault`."""
         ordered = Fault(kind, **details)
+        with self.state.lock:
+            self.faults.append(ordered)
+        return ordered
+
+    def limits(self, form: str, **details: Any) -> Fault:
+        """Order a 429: `form` is seconds, date, fraction, none or plain."""
+        ordered = Fault.limit(form, **details)
         with self.state.lock:
             self.faults.append(ordered)
         return ordered
@@ -78,6 +86,10 @@ class GitLabStandIn:
         """
         self.state.events.listen(callback)
 
+    def hooks_wait(self, seconds: float = 30.0) -> bool:
+        """Wait until every delivery that is queued has been made; False if some are left after `seconds`."""
+        return self.state.deliveries.wait(seconds)
+
     def next_fault(self, method: str, path: str) -> Fault | None:
         """The fault for this call, if one is due."""
         with self.state.lock:
@@ -89,6 +101,8 @@ class GitLabStandIn:
         for user in self.state.users.values():
             for token in user.tokens:
                 if presented == token.value:
+                    if user.state != "active":
+                        raise ApiError(403, {"message": "403 Forbidden - Your account has been blocked."})
                     return user, token
         raise ApiError(401, {"message": "401 Unauthorized"})
 
@@ -199,7 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
                 fields = dict(parse_qsl(query, keep_blank_values=True))
                 base = f"http://{self.headers.get('Host')}"
                 request = Request(self.command, segments, fields, _body(raw), user, token, base, path)
-                return reads.route(request, self.owner.state), user
+                response = reads.route(request, self.owner.state)
+            return response.later() if response.later else response, user
         except ApiError as refusal:
             return as_json(refusal.payload, refusal.status), user
 
@@ -237,7 +252,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in response.headers.items():
             self.send_header(name, value)
         if response.status != 204:
-            self.send_header("Content-Type", response.content_type)
+            if "Content-Type" not in response.headers:
+                self.send_header("Content-Type", response.content_type)
             self.send_header("Content-Length", str(length))
         self.end_headers()
         if response.status != 204:

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.standins.gitlab.events import Events
+from tests.standins.gitlab.deliveries import Deliveries
+from tests.standins.gitlab.events import Emitted, Events
+from tests.standins.gitlab.hookfields import new_hook
 from tests.standins.gitlab.records import (
     Call,
     MergeRequest,
@@ -56,6 +58,13 @@ class State:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         """What time it is for GitLab, aware of its zone; tests may set it."""
         self.events = Events(self.web_url)
+        self.signing_tokens: bool = fixture.get("signing_tokens", True)
+        """Whether hooks know signing tokens; servers before 19.0 ignore them without a word."""
+        self.resends_per_minute: int = fixture.get("resends_per_minute", 5)
+        self.resends: dict[tuple[int, int], list[datetime]] = {}
+        """Moments of resends by project and user."""
+        self.deliveries = Deliveries(self.lock, lambda: self.clock(), self.events, fixture)
+        self.events.at_once = self._to_hooks
         self._ids = 1000
         self.load(fixture)
 
@@ -71,6 +80,11 @@ class State:
                 yield
         finally:
             self.events.flush()
+
+    def _to_hooks(self, event: Emitted) -> None:
+        project = self.project(event.project)
+        for hook in project.hooks.values() if project else ():
+            self.deliveries.enqueue(hook, event)
 
     def now(self) -> str:
         """The moment in the form of GitLab's API."""
@@ -97,6 +111,9 @@ class State:
         project.pipelines |= {row["id"]: {"project_id": project.id, **row} for row in raw.get("pipelines", [])}
         project.statuses |= {sha: list(rows) for sha, rows in raw.get("statuses", {}).items()}
         project.jobs |= {int(key): dict(job) for key, job in raw.get("jobs", {}).items()}
+        for hook in raw.get("hooks", []):
+            made = new_hook(hook.get("id", self.next_id()), project.id, hook, self.now())
+            project.hooks[made.id] = made
         for ref, files in raw.get("files", {}).items():
             encoded = {path: text if isinstance(text, bytes) else text.encode() for path, text in files.items()}
             project.files.setdefault(ref, {}).update(encoded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -51,6 +51,8 @@ class Response:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     length: int | None = None
+    later: Callable[[], Response] | None = None
+    """What answers in its place, outside of the state's lock: for what waits for somebody else."""
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
