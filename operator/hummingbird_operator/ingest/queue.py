@@ -104,13 +104,19 @@ class SqsQueue:
     def __init__(
         self, url: str, *, endpoint: str | None = None, region: str = "", call_seconds: float = CALL_SECONDS
     ) -> None:
-        """`endpoint` and `region` are derived from the queue's address where they are absent. Connects to nothing."""
-        host = urlsplit(url).hostname or ""
-        known = _REGION.match(host)
-        amazon = "amazonaws.com" in host
+        """`endpoint` and `region` are derived from the queue's address where they are absent. Connects to nothing.
+
+        Raises Invalid for what is no address.
+        """
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise Invalid(WHERE, str(error)) from error
+        known = _REGION.match(parts.hostname or "")
+        amazon = "amazonaws.com" in parts.netloc
         self._url = url
-        self._fifo = urlsplit(url).path.endswith(".fifo")
-        self._endpoint = endpoint or (None if amazon else "{0.scheme}://{0.netloc}".format(urlsplit(url)))
+        self._fifo = parts.path.endswith(".fifo")
+        self._endpoint = endpoint or (None if amazon else f"{parts.scheme}://{parts.netloc}")
         self._region = region or (known[1] if known else "")
         self._call_seconds = call_seconds
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sqs")
