@@ -24,6 +24,13 @@ TRIGGERS = {
     "pipeline_events": "pipeline_hooks",
 }
 
+NEEDED = {
+    "push_events": "commits",
+    "merge_requests_events": "merge requests",
+    "note_events": "notes",
+    "pipeline_events": "CI pipelines",
+}
+
 
 def route(request: Request, state: State, project: Project, rest: tuple[str, ...]) -> Response:
     """Everything below a project's hooks; 403 for who is less than a Maintainer."""
@@ -165,7 +172,7 @@ def _sample(request: Request, state: State, project: Project, trigger: str) -> d
         if trigger == "pipeline_events" and merge_request.pipelines:
             row = merge_request.pipelines[0]
             return payloads.pipeline_event(state, project, row, merge_request, request.user)
-    raise ApiError(422, {"message": f"Ensure the project has {trigger.removesuffix('_events').replace('_', ' ')}."})
+    raise ApiError(422, {"message": f"Ensure the project has {NEEDED[trigger]}."})
 
 
 def _id(row: Any) -> int:

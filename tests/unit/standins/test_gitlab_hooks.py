@@ -12,7 +12,7 @@ from typing import Any
 
 import gitlab
 import pytest
-from gitlab.exceptions import GitlabHttpError
+from gitlab.exceptions import GitlabError
 from standardwebhooks import Webhook
 
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
@@ -110,7 +110,7 @@ def resend(standin: GitLabStandIn, hook: Any, event: dict[str, Any]) -> Any:
 
 
 def refused(call: Callable[..., Any], *arguments: Any, **fields: Any) -> tuple[int, Any]:
-    with pytest.raises(GitlabHttpError) as caught:
+    with pytest.raises(GitlabError) as caught:
         call(*arguments, **fields)
     return caught.value.response_code or 0, caught.value.error_message
 
