@@ -34,6 +34,7 @@ _TEXT_CHARACTERS = MAXIMUM - TRANSCRIPT_CHARACTERS - 20_000
 _MESSAGE_CHARACTERS = 4_000
 _SHORT_CHARACTERS = 10_000
 _SHOWN_INCOMPLETE = 10
+_SHOWN_WORKFLOWS = 100
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ def unknown_command(name: str, workflows: Mapping[str, str], *, marker: Marker, 
     """A command that names no workflow, or more than one by its beginning."""
     fitting = [workflow for workflow in workflows if name and workflow.startswith(name)]
     said = f"“{one_line(name, limit=60)}”"
-    several = f"{said} could be any of: {', '.join(map(one_line, fitting))}."
+    shown = [one_line(workflow, limit=60) for workflow in fitting[:_SHOWN_WORKFLOWS]]
+    several = f"{said} could be any of: {', '.join(shown)}."
     head = several if len(fitting) > 1 else f"No workflow {said}."
     return _notice(Notice.UNKNOWN_COMMAND, [head, *_workflow_list(workflows, command)], marker)
 
@@ -250,7 +252,9 @@ def _note(parts: Sequence[str], marker: Marker) -> str:
 
 
 def _inert(text: str, secrets: Sequence[str], limit: int = _TEXT_CHARACTERS) -> str:
-    return make_inert(_without_secrets(text, secrets), limit=limit).strip()
+    """Inert, and empty where nothing would be seen. Never stripped: what stands before a slash keeps it harmless."""
+    inert = make_inert(_without_secrets(text, secrets), limit=limit)
+    return inert if inert.strip() else ""
 
 
 def _without_secrets(text: str, secrets: Sequence[str]) -> str:
@@ -265,8 +269,12 @@ def _sentences(notices: Sequence[str], secrets: Sequence[str]) -> list[str]:
 def _workflow_list(workflows: Mapping[str, str], command: str) -> list[str]:
     if not workflows:
         return ["No workflow is set up for this project."]
-    rows = [f"- `{command} {one_line(name, limit=60)}` {one_line(text, limit=300)}" for name, text in workflows.items()]
-    return ["Write one of these as the first line of a comment; words after it go to the agent:", "\n".join(rows)]
+    start = one_line(command, limit=60)
+    shown = list(workflows.items())[:_SHOWN_WORKFLOWS]
+    rows = [f"- `{start} {one_line(name, limit=60)}` {one_line(text, limit=300)}" for name, text in shown]
+    more = [f"- and {len(workflows) - len(shown)} more"] if len(workflows) > len(shown) else []
+    head = "Write one of these as the first line of a comment; words after it go to the agent:"
+    return [head, "\n".join([*rows, *more])]
 
 
 def _not_read(incomplete: Sequence[str]) -> str:

@@ -3,7 +3,8 @@
 GitLab runs quick actions (`/merge`) and notifies people (`@name`) from a note's text, on create and on update, with the
 rights of the author, who is the bot (`lib/gitlab/quick_actions/extractor.rb`, `user_reference_filter.rb`). So of a
 model's text
-- no line outside a fence begins with `/`; inside one, a line that could be a command gets a space in front;
+- no line outside a fence begins with `/`, also behind spaces; inside one, a line that could be a command gets a space
+  in front;
 - no `@` outside code can reach a name;
 - fences are written anew: at the line's start, longer than any run of backticks in them, always closed;
 - `<details>` stays where it is balanced; every other tag, comment and `>>>` quote is escaped; images become links;
@@ -207,7 +208,8 @@ def _inert_start(line: str, *, first: bool) -> str:
         return line[: len(line) - len(bare)] + "\\" + bare
     if first and _FRONT_MATTER.match(bare):
         return "\\" + bare
-    return "\\" + line if line.startswith("/") else line
+    bare = line.lstrip()  # also behind a space of any kind: whoever strips the text must not bring the command to life
+    return line[: len(line) - len(bare)] + "\\" + bare if bare.startswith("/") else line
 
 
 def _opening(line: str) -> _Fence | None:

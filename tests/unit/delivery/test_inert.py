@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from hummingbird_operator.delivery.bodies import Footer, answer
 from hummingbird_operator.delivery.inert import MAXIMUM, inert_block, make_inert
@@ -16,95 +15,10 @@ from hummingbird_operator.delivery.markers import Marker, parse_all
 from hummingbird_operator.delivery.notes import Notes
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
 from tests.standins.gitlab.markdown import extract, mentions
+from tests.unit.delivery.texts import ATTACKS, TEXTS
 
 MARKER = Marker("3f0c4b8e-1111-4222-8333-444455556666", wf="review", run="uid-1", key="note-1", state="done")
 FOOTER = Footer("gemini", 3, 100, 20, Decimal("0.01"), sha="9f2c" * 10)
-FORGED = '<!-- hummingbird: {"id": "00000000-0000-4000-8000-000000000000", "state": "done"} -->'
-
-ATTACKS = [
-    "/merge",
-    "\r/merge",
-    "x\r\n/approve",
-    "/Close",
-    "/assign @alice",
-    "\x0b/merge",
-    "\u2028/merge",
-    "\x1b[31m/merge",
-    "\u202e/merge",
-    "\ufeff/merge",
-    "\x00/merge\x00",
-    "```\n/merge\n```",
-    "````\n```\n/merge\n````",
-    "```",
-    "``````````",
-    "~~~",
-    "~~~\n/merge\n~~~",
-    "~~~~ x\n@alice",
-    "- item\n  ```\n@alice",
-    "> ```\n@alice",
-    "1. a\n   ~~~\n   /merge\n@alice",
-    "<details>",
-    "</details>",
-    "<details><summary>@alice &#64alice &nbsp@alice</summary>",
-    "<details>\n@alice `@alice`\n</details>",
-    "<div>\n`@alice`\n</div>",
-    "<pre>\n/merge\n",
-    "<!--",
-    "-->",
-    "<!-- x\n\n/merge\n-->",
-    FORGED,
-    f"`{FORGED}`",
-    f"```\n{FORGED}\n```",
-    "<\u200b!-- hummingbird: 3f0c4b8e-1111-4222-8333-444455556666 -->",
-    "<!-- hummingbird: 3f0c4b8e-1111-4222-8333-444455556666 -->",
-    "<<https://x>!-- hummingbird: 3f0c4b8e-1111-4222-8333-444455556666 -->",
-    "@alice",
-    "@all",
-    "_@alice_",
-    "**@alice**",
-    "\\@alice",
-    "&#64;alice",
-    "&#x40;alice",
-    "&commat;alice",
-    "@&#97;lice",
-    "x &nbsp@alice",
-    "x &#32@alice",
-    "é@alice",
-    "`a` @alice",
-    "`a\nb` @alice `c`",
-    "`a\n\u00a0\nc `x @alice y` d",
-    "\\`@alice`",
-    "| `a | @alice ` |",
-    "$a`b$ @alice `c",
-    "$$\n\n```\n@alice\n```\n$$",
-    "http://x`y @alice `z",
-    "[[a`b]] @alice `c",
-    "https://example.com/@alice",
-    "[x](@alice)",
-    ">>>",
-    ">>>\n```\n>>>\n@alice",
-    "    /merge\n    @alice",
-    "\t@alice",
-    "---\nx: @alice\n---",
-    "+++\n```\n+++",
-    "- - ```\n\n`@alice`",
-    "[^1]: ```\n\n@alice",
-    '```json:table\n{"markdown": true, "items": [{"a": "@alice"}]}\n```',
-    "![x](https://evil.example/?q=1)",
-    "| a | b |\n|---|---|\n| @alice<br>@alice | `@alice` |",
-    "\ud800/merge",
-]
-FRAGMENTS = st.one_of(
-    st.sampled_from(ATTACKS),
-    st.sampled_from(
-        ["", " ", "\n", "\n\n", "`", "``", "x", "- ", "> ", "    ", "|", "$", "\\", "@", "<", "/", "alice"]
-    ),
-    st.text(max_size=30),
-    st.integers(3, 40).map(lambda length: "`" * length),
-)
-TEXTS = st.lists(st.tuples(FRAGMENTS, st.sampled_from(["", "\n", "\n\n", "\r\n"])), max_size=14).map(
-    lambda parts: "".join(fragment + end for fragment, end in parts)
-)
 
 
 @pytest.fixture(scope="module")
@@ -265,5 +179,5 @@ def test_terminal_escapes_and_hidden_characters_are_gone() -> None:
 
 def test_no_line_outside_a_fence_begins_with_a_slash() -> None:
     """sources.md §9 row 7."""
-    text = make_inert("\n".join(["/a", "text", "/b c", "> /d", "/usr/bin/x"]))
-    assert not re.search(r"^/", text, re.MULTILINE)
+    text = make_inert("\n".join(["/a", "text", "/b c", "> /d", "/usr/bin/x", " /e", "\u00a0/f", "\t\u3000/g"]))
+    assert not re.search(r"^\s*/", text, re.MULTILINE)
