@@ -108,15 +108,15 @@ class World:
 
     # --- people ---
 
-    def order(self, name: str = "why", *, namespace: str = NAMESPACE, **spec: Any) -> AgentRun:
-        """Apply an AgentRun."""
+    def order(self, name: str = "why", *, namespace: str = NAMESPACE, life: int = 1, **spec: Any) -> AgentRun:
+        """Apply an AgentRun; `life`: how many of that name there were, for each has a uid of its own."""
         target = {"gitlab": {"project": self.project, "mergeRequest": MERGE_REQUEST}}
         body = {
             "apiVersion": API_VERSION,
             "kind": "AgentRun",
             "metadata": {
                 "name": name,
-                "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.project}/{name}")),
+                "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.project}/{name}/{life}")),
                 "generation": 1,
                 "creationTimestamp": c.rfc3339(self.clock()),
                 "finalizers": [FINALIZER],
@@ -131,14 +131,40 @@ class World:
     async def delete(self, name: str = "why") -> None:
         await self.kube.delete(AGENT_RUNS, NAMESPACE, name)
 
-    def person_writes(self, body: str) -> Note:
+    def person_writes(self, body: str, *, internal: bool = False) -> Note:
         """A person's note on the merge request."""
         with self.gitlab.state.lock:
             state, alice = self.gitlab.state, self.gitlab.state.users[7]
             number = state.next_id()
             note = Note(number, new_discussion_id(number), alice, body, timestamp(), timestamp(), "DiscussionNote")
+            note.internal = internal
             self._merge_request().notes[number] = note
         return note
+
+    def event(self, name: str = "why", *, sha: str = SHA, event: str = "pipeline", **spec: Any) -> AgentRun:
+        """A run as an ingestor makes it of an event that nobody asked for."""
+        trigger = {"source": "gitlab", "event": event, "key": f"key of {name}", "automatic": True}
+        target = {"gitlab": {"project": self.project, "mergeRequest": MERGE_REQUEST, "sha": sha}}
+        return self.order(name, target=target, trigger=trigger | spec.pop("trigger", {}), **spec)
+
+    def command(self, name: str = "asked", *, note: Note | None = None, **spec: Any) -> AgentRun:
+        """A run as an ingestor makes it of a person's comment."""
+        trigger = {"source": "gitlab", "event": "note", "key": f"key of {name}", "author": "alice", "authorId": 7}
+        if note is not None:
+            trigger |= {"noteId": note.id, "discussion": note.discussion_id, "internal": note.internal}
+        return self.order(name, trigger=trigger, **spec)
+
+    def push(self, sha: str) -> None:
+        """The merge request has a new head."""
+        with self.gitlab.state.lock:
+            self._merge_request().fields["sha"] = sha
+
+    def bot_is(self, level: int) -> None:
+        """The bot's role in the project."""
+        with self.gitlab.state.lock:
+            project = self.gitlab.state.project(self.project)
+            assert project is not None
+            project.members[1] = level
 
     def person_copies(self, note: Note) -> None:
         """The bot's note stands there twice, as after a POST that was slower than anybody waited."""
