@@ -6,6 +6,9 @@ In process:
         Notes(gitlab.url, token)
 
 or as a command: ``python -m tests.standins.gitlab --port 8929 --fixture project.json``, steered through ``/_standin/``.
+People act through ``gitlab.people``; what GitLab tells of it is in ``gitlab.events``, goes to ``gitlab.on_event`` and,
+with hooks, over HTTP (``gitlab.hooks_wait()`` waits until all of it is out).
+
 No real GitLab was run to make it: its rules come from GitLab's published source and documentation.
 """
 

@@ -130,6 +130,7 @@ class Changes:
 
     def _head(self, sha: str) -> None:
         number = self.state.next_id()
+        self.merge_request.before = dict(self.fields)
         self.fields["sha"] = sha
         self.fields["diff_refs"] = {**(self.fields["diff_refs"] or {}), "head_sha": sha}
         version = {"id": number, "head_commit_sha": sha, "created_at": self.state.now(), "state": "collected"}

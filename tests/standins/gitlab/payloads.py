@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.standins.gitlab.records import MergeRequest, Note, Project, User
+from tests.standins.gitlab.records import MergeRequest, Note, Project, User, new_discussion_id
 from tests.standins.gitlab.state import State
 
 VISIBILITY = {"private": 0, "internal": 10, "public": 20}
@@ -193,6 +193,39 @@ def note_event(state: State, project: Project, merge_request: MergeRequest, note
     }
 
 
+def other_note_event(state: State, project: Project, user: User, number: int, body: str, kind: str) -> dict[str, Any]:
+    """`object_kind: note` on an Issue, a Commit or a Snippet; `noteable_id` is null for a commit."""
+    now, url = hook_time(state.now()), f"{state.web_url}/{project.path}"
+    return {
+        "object_kind": "note",
+        "event_type": "note",
+        "user": user_attributes(user),
+        "project_id": project.id,
+        "project": project_attributes(state, project),
+        "object_attributes": {
+            "author_id": user.id,
+            "commit_id": EMPTY_SHA if kind == "Commit" else None,
+            "created_at": now,
+            "discussion_id": new_discussion_id(number),
+            "id": number,
+            "internal": False,
+            "note": body,
+            "noteable_id": None if kind == "Commit" else number,
+            "noteable_type": kind,
+            "position": None,
+            "project_id": project.id,
+            "system": False,
+            "type": None,
+            "updated_at": now,
+            "description": body,
+            "url": f"{url}#note_{number}",
+            "action": "create",
+        },
+        "repository": repository(state, project),
+        kind.lower(): {"id": EMPTY_SHA if kind == "Commit" else number, "title": kind, "url": url},
+    }
+
+
 def pipeline_event(
     state: State, project: Project, pipeline: Mapping[str, Any], merge_request: MergeRequest | None, user: User
 ) -> dict[str, Any]:
@@ -217,7 +250,7 @@ def pipeline_event(
         "merge_request": _pipelines_merge_request(merge_request) if merge_request else None,
         "user": user_attributes(user),
         "project": project_attributes(state, project, backward=False),
-        "commit": commit_attributes(state, project, pipeline["sha"], head, pipeline["created_at"]),
+        "commit": commit_attributes(state, project, pipeline["sha"], head, pipeline.get("created_at") or state.now()),
         "builds": [_build(job, user) for job in builds],
     }
 

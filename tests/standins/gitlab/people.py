@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.standins.gitlab import pipelines, reads
+from tests.standins.gitlab import payloads, pipelines, reads
 from tests.standins.gitlab.changes import Changes
 from tests.standins.gitlab.records import MergeRequest, Note, Project, Token, User
 from tests.standins.gitlab.state import State
@@ -58,6 +58,14 @@ class People:
     def reacts(self, project: str, iid: int, user: str, note_id: int, name: str) -> None:
         """Give a note an emoji."""
         self._sends(project, iid, user, "POST", ("notes", str(note_id), "award_emoji"), {"name": name})
+
+    def remarks(self, project: str, user: str, body: str, *, on: str = "Issue") -> int:
+        """Write a note elsewhere than on a merge request (`on`: Issue, Commit or Snippet); gives its id."""
+        with self._state.turn():
+            found, number = self._project(project), self._state.next_id()
+            event = payloads.other_note_event(self._state, found, self._state.user(user), number, body, on)
+            self._state.events.emit("note_hooks", project, event)
+            return number
 
     # --- the merge request ---
 
@@ -165,7 +173,7 @@ class People:
                 head = sha or merge_request.fields["sha"]
                 row = pipelines.start(self._state, target, merge_request, person, head, ref, source)
             else:
-                row = next(row for row in merge_request.pipelines if row["id"] == pipeline_id)
+                row = pipelines.of(target, merge_request, pipeline_id)
             pipelines.move(self._state, merge_request, person, row, status)
             return int(row["id"])
 

@@ -55,6 +55,15 @@ def start(
     return row
 
 
+def of(project: Project, merge_request: MergeRequest, number: int) -> dict[str, Any]:
+    """A pipeline of the merge request, also one that a fixture made; KeyError if there is none."""
+    found = next((row for row in merge_request.pipelines if row["id"] == number), None)
+    if found is None:
+        raise KeyError(f"no pipeline {number} of merge request {merge_request.iid}")
+    found.setdefault("project_id", project.id)
+    return found
+
+
 def move(state: State, merge_request: MergeRequest, user: User, row: dict[str, Any], status: str) -> None:
     """Take it to `status`; the event goes to the project of the pipeline. No change, no event."""
     if row["status"] == status:
@@ -62,10 +71,10 @@ def move(state: State, merge_request: MergeRequest, user: User, row: dict[str, A
     now = state.now()
     row |= {"status": status, "updated_at": now}
     if status == "running":
-        row["started_at"] = row["started_at"] or now
+        row["started_at"] = row.get("started_at") or now
     if status in FINISHED:
         row["finished_at"] = now
-        row["duration"] = _seconds(row["started_at"] or row["created_at"], now)
+        row["duration"] = _seconds(row.get("started_at") or row.get("created_at") or now, now)
     home = state.projects[row["project_id"]]
     event = payloads.pipeline_event(state, home, row, merge_request if row.get("_merge_request", True) else None, user)
     state.events.emit("pipeline_hooks", home.path, event)

@@ -90,8 +90,12 @@ def _listed(request: Request, project: Project) -> list[dict[str, Any]]:
 
 
 def _details(merge_request: MergeRequest) -> dict[str, Any]:
-    head = merge_request.fields["head_pipeline"]
-    return merge_request.fields | {"head_pipeline": shown(head) if head else head}
+    fields = merge_request.fields
+    if merge_request.stale_reads > 0:
+        merge_request.stale_reads -= 1
+        fields = merge_request.before or fields
+    head = fields["head_pipeline"]
+    return fields | {"head_pipeline": shown(head) if head else head}
 
 
 def _raw_diffs(merge_request: MergeRequest) -> Response:

@@ -73,6 +73,10 @@ class MergeRequest:
     emoji: list[dict[str, Any]] = field(default_factory=list)
     commit: dict[str, Any] = field(default_factory=dict)
     """The head commit's `message` and `author`, as an event shows them."""
+    stale_reads: int = 0
+    """How many more reads show `before` instead of what is."""
+    before: dict[str, Any] = field(default_factory=dict)
+    """The `fields` that the latest push changed."""
     branch_sha: str = ""
     """Where the source branch stands while the merge request is closed and does not follow it; empty: at its head."""
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.standins.gitlab import reads
+from tests.standins.gitlab import control, reads
 from tests.standins.gitlab.events import Emitted
 from tests.standins.gitlab.faults import Fault
 from tests.standins.gitlab.people import People
@@ -67,6 +67,17 @@ class GitLabStandIn:
             self.faults.append(ordered)
         return ordered
 
+    def lags(self, project: str, iid: int, times: int) -> None:
+        """Have the next `times` reads of the merge request show what was before its latest push.
+
+        GitLab does so right after a push, when the event already has the new head.
+        """
+        found = self.state.project(project)
+        if found is None:
+            raise KeyError(f"no project {project}")
+        with self.state.lock:
+            found.merge_requests[iid].stale_reads = times
+
     @property
     def calls(self) -> list[Call]:
         """Every request so far, the control API's left out."""
@@ -105,25 +116,6 @@ class GitLabStandIn:
                         raise ApiError(403, {"message": "403 Forbidden - Your account has been blocked."})
                     return user, token
         raise ApiError(401, {"message": "401 Unauthorized"})
-
-    def control(self, method: str, path: str, body: Mapping[str, Any]) -> Response:
-        """The tests' own door: state, load, faults, users' notes."""
-        with self.state.lock:
-            if (method, path) == ("GET", "state"):
-                return as_json(self.state.dump())
-            if (method, path) == ("POST", "load"):
-                self.state.load(body)
-                return as_json({"loaded": True})
-            if (method, path) == ("POST", "faults"):
-                self.faults.append(Fault.from_json(body))
-                return as_json({"faults": len(self.faults)})
-            if (method, path) == ("DELETE", "faults"):
-                self.faults.clear()
-                return as_json({"faults": 0})
-            if (method, path) == ("DELETE", "calls"):
-                self.state.calls.clear()
-                return as_json({"calls": 0})
-        return as_json({"error": f"no such control call: {method} {path}"}, 404)
 
 
 def check_scope(method: str, segments: tuple[str, ...], token: Token) -> None:
@@ -185,7 +177,8 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = urlsplit(self.path)
         if parts.path.startswith(CONTROL):
-            self._send(self.owner.control(self.command, parts.path.removeprefix(CONTROL), json.loads(raw or b"{}")))
+            word, body = parts.path.removeprefix(CONTROL), json.loads(raw or b"{}")
+            self._send(control.answer(self.owner, self.command, word, body))
             return
         fault = self.owner.next_fault(self.command, unquote(parts.path))
         if fault is None or fault.after_write or fault.kind in {"cut", "stall", "next_link"}:

@@ -149,6 +149,13 @@ def test_the_last_thread_resolved_gives_a_system_note_and_an_event_without_chang
     assert shown.attributes["notes"][0]["resolved_by"]["username"] == "alice"
 
 
+@pytest.mark.parametrize("kind", ["Issue", "Commit", "Snippet"])
+def test_a_note_elsewhere_names_no_merge_request(standin: GitLabStandIn, kind: str) -> None:
+    number = standin.people.remarks(PROJECT, "alice", "/hummingbird", on=kind)
+    assert (attributes(standin)["id"], attributes(standin)["noteable_type"]) == (number, kind)
+    assert (kind.lower() in last(standin), "merge_request" in last(standin)) == (True, False)
+
+
 # --- the merge request ---
 
 
@@ -305,6 +312,16 @@ def test_a_forks_pipeline_is_told_to_the_fork_unless_a_member_starts_it(standin:
     assert (standin.events[-1].project, last(standin)["project"]["id"]) == ("mallory/app", 77)
     standin.people.pipeline(PROJECT, 43, "alice", "failed")
     assert standin.events[-1].project == PROJECT
+
+
+def test_a_pipeline_of_a_fixture_moves_too(standin: GitLabStandIn) -> None:
+    row = {"id": 5, "sha": HEAD, "ref": "refs/merge-requests/42/head", "source": "merge_request_event"}
+    found = {"iid": 42, "sha": HEAD, "pipelines": [{**row, "status": "running"}]}
+    standin.state.load({"projects": [{"id": 10, "path": PROJECT, "merge_requests": [found]}]})
+    standin.people.pipeline(*MR, "alice", "success", pipeline_id=5)
+    assert (attributes(standin)["status"], attributes(standin)["detailed_status"]) == ("success", "passed")
+    with pytest.raises(KeyError):
+        standin.people.pipeline(*MR, "alice", "success", pipeline_id=6)
 
 
 def test_builds_are_the_native_jobs_and_only_a_failed_one_has_a_reason(standin: GitLabStandIn) -> None:
