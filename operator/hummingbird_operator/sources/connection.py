@@ -80,7 +80,7 @@ class Reader:
             raise Unavailable(SERVICE, f"{what}: it answered with something other than JSON (a sign-in page?)")
         return answer
 
-    def rows(self, path: str, what: str, **query: Any) -> Iterator[dict[str, Any]]:
+    def rows(self, path: str, what: str, /, **query: Any) -> Iterator[dict[str, Any]]:
         """A list, page by page, up to the last next link. `query` reaches the server as it is (`query_parameters`)."""
         with translated(what):
             yield from self._gitlab.http_list(
@@ -88,7 +88,7 @@ class Reader:
             )
 
     @contextlib.contextmanager
-    def stream(self, path: str, what: str, **query: Any) -> Iterator[requests.Response]:
+    def stream(self, path: str, what: str, /, **query: Any) -> Iterator[requests.Response]:
         """A body that is not read yet; take it with `iter_content(CHUNK)`. The connection is given back at the end."""
         with translated(what):
             response = self._gitlab.http_get(path, query_data=query, streamed=True, raw=True, max_retries=RETRIES)

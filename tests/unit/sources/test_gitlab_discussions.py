@@ -17,7 +17,7 @@ from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.sources import gitlab
 from hummingbird_operator.sources.connection import Patience
-from hummingbird_operator.sources.gitlab_discussions import REDACTED
+from hummingbird_operator.sources.gitlab_discussions import REDACTED, Bot
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
 from tests.standins.gitlab.records import Note
 from tests.unit.sources.tools import Tools
@@ -53,10 +53,18 @@ def standin() -> Iterator[GitLabStandIn]:
         yield running
 
 
-def tools_of(standin: GitLabStandIn, token: str = "read-token", **more: Any) -> Tools:  # noqa: S107 - a stand-in's
+def tools_of(standin: GitLabStandIn, *, internal: bool = False, bot: Bot = BOT) -> Tools:
     registry = Tools()
-    more = {"bot": BOT, "patience": Patience(longest_wait=0, in_all=0)} | more
-    gitlab.register(registry, url=standin.url, token=token, project=PROJECT, merge_request=IID, **more)
+    gitlab.register(
+        registry,
+        url=standin.url,
+        token="read-token",
+        project=PROJECT,
+        merge_request=IID,
+        internal=internal,
+        bot=bot,
+        patience=Patience(longest_wait=0, in_all=0),
+    )
     return registry
 
 
@@ -372,7 +380,9 @@ def test_whoever_writes_what_no_text_of_a_stranger_reaches_the_model(
 ) -> None:
     """Also where a stranger takes the shape of our notes or of GitLab's, and even if the bot's id is a stranger's."""
     numbers = itertools.count(1)
-    rows, secrets, public = [], set(), set()
+    rows: list[dict[str, Any]] = []
+    secrets: set[str] = set()
+    public: set[str] = set()
     for thread in threads:
         shown = []
         for user, shape, system, inside in thread:
