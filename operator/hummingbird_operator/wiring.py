@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hummingbird_ai.calls import CallMetrics, generate_with_retry
@@ -102,7 +103,14 @@ def served(settings: Settings, workflows: Workflows) -> None:
 def missing(settings: Settings) -> list[str]:
     """A sentence for every secret that the configuration names and that is not there."""
     config, found = settings.config, list[str]()
-    named = {"gitlab.token_env": (config.gitlab.token_env, config.gitlab.token_file)} if config.gitlab else {}
+    named: dict[str, tuple[str | None, Path | None]] = {}
+    if config.gitlab:
+        named |= {
+            "gitlab.token_env": (config.gitlab.token_env, config.gitlab.token_file),
+            "gitlab.hooks_token_env": (config.gitlab.hooks_token_env, config.gitlab.hooks_token_file),
+        }
+        named |= {f"gitlab.webhook_secret_env ({env})": (env, None) for env in config.gitlab.webhook_secret_env}
+        named |= {f"gitlab.webhook_secret_file ({file})": (None, file) for file in config.gitlab.webhook_secret_file}
     named["models.google_api_key_env"] = (config.models.google_api_key_env, config.models.google_api_key_file)
     for path, project in config.projects.items():
         named |= {f"projects.{path}.tokens.{source}": (env, None) for source, env in project.tokens.items()}
@@ -158,8 +166,8 @@ def lead(
     forge_threads = ThreadPoolExecutor(FORGE_THREADS, thread_name_prefix="forge")
     runs = Runs(slots=config.limits.max_concurrent_runs)
     status = StatusWriter(around("kube", kube), me)
-    doors = ConfiguredDoors(settings, check)
     notes = _notes(settings, check)
+    doors = ConfiguredDoors(settings, check, notes.bot_id if notes else None)
     notebook = Notebook(around("forge", notes), forge_threads) if notes else None
     by_comment = config.ingest.queue_url is not None or bool(
         config.gitlab and (config.gitlab.webhook_secret_env or config.gitlab.webhook_secret_file)

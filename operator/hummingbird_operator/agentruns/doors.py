@@ -50,9 +50,15 @@ class Doors(Protocol):
 class ConfiguredDoors:
     """Implements `Doors` from the settings."""
 
-    def __init__(self, settings: Settings, check: Callable[[], None] = lambda: None) -> None:
-        """`check` raises where this process may not pay for a model's answer."""
+    def __init__(
+        self,
+        settings: Settings,
+        check: Callable[[], None] = lambda: None,
+        bot: Callable[[], int] | None = None,
+    ) -> None:
+        """`check` raises where this process may not pay for a model's answer; `bot` is the notes' author, asked once."""
         self._check = check
+        self._bot = bot
         self._settings = settings
         self._config = settings.config.models
         self._auth = models.VertexAuth(self._config.google_cloud_project)
@@ -106,6 +112,8 @@ class ConfiguredDoors:
                 token=partial(self._read_token, order),
                 project=order.target.project,
                 merge_request=order.target.merge_request,
+                internal=order.internal,
+                bot=self._bot,
                 ca=str(config.ca_file) if config.ca_file else None,
                 sleep=sleep,
             )
