@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hummingbird_operator import leader, settings, wiring, workflows
-from hummingbird_operator.errors import HummingbirdError
+from hummingbird_operator.errors import HummingbirdError, Invalid
+from hummingbird_operator.ingest import serve, setup
+from hummingbird_operator.ingest.webhook import PATH
 from hummingbird_operator.telemetry import configure_logging
 
+EXIT_DIFFERENT = 1
+"""A hook is not as it must be."""
 EXIT_INVALID = 2
 """A person must mend something; starting again will not help."""
 
@@ -23,22 +29,50 @@ EXIT_INVALID = 2
 def main(argv: Sequence[str] | None = None, *, around: wiring.Around = wiring.as_it_is) -> int:
     """Entry point; the exit status is 0 after an orderly end, 2 where a person must mend something.
 
-    `around` is for tests that kill or freeze a real process: see wiring.Around.
+    1 is `webhook-setup` saying that a hook is not as it must be. `around` is for tests that kill or freeze a real
+    process: see wiring.Around.
     """
     arguments = _parser().parse_args(argv)
     try:
         loaded = settings.load(arguments.config, os.environ)
         prompts = workflows.load(loaded)
-        if arguments.command == "check":
-            return _check(loaded, prompts, without_secrets=arguments.without_secrets)
-        wiring.check(loaded, prompts)
-        configure_logging(level=arguments.log_level, secrets=partial(wiring.secrets, loaded))
-        _calm_collector()
-        asyncio.run(leader.operate(loaded, prompts, _options(arguments, os.environ), around=around))
+        match arguments.command:
+            case "check":
+                return _check(loaded, prompts, without_secrets=arguments.without_secrets)
+            case "webhook-setup":
+                return _webhook_setup(loaded, arguments)
+            case "operator":
+                wiring.check(loaded, prompts)
+            case "ingest":
+                serve.check(loaded, arguments.transport)
+        _prepare(loaded, arguments.log_level)
+        asyncio.run(_process(loaded, prompts, arguments, around))
     except HummingbirdError as error:
         print(f"hummingbird: {error}", file=sys.stderr)
         return EXIT_INVALID
     return 0
+
+
+def _process(
+    loaded: settings.Settings, prompts: workflows.Workflows, arguments: argparse.Namespace, around: wiring.Around
+) -> Coroutine[Any, Any, None]:
+    """What runs until SIGTERM."""
+    if arguments.command == "operator":
+        return leader.operate(loaded, prompts, _options(arguments, os.environ), around=around)
+    options = serve.Options(
+        namespace=_namespace(arguments, os.environ),
+        kubeconfig=_kubeconfig(arguments, os.environ),
+        context=arguments.context,
+        health_port=arguments.health_port,
+        port=getattr(arguments, "port", 0),
+    )
+    serving = serve.serve_webhook if arguments.transport == "webhook" else serve.serve_sqs
+    return serving(loaded, prompts, options)
+
+
+def _prepare(loaded: settings.Settings, log_level: str) -> None:
+    configure_logging(level=log_level, secrets=partial(wiring.secrets, loaded))
+    _calm_collector()
 
 
 def _calm_collector() -> None:
@@ -65,11 +99,42 @@ def _check(loaded: settings.Settings, prompts: workflows.Workflows, *, without_s
     return 0
 
 
+def _webhook_setup(loaded: settings.Settings, arguments: argparse.Namespace) -> int:
+    """A line for each project; 1 where a hook is not as it must be, then or now."""
+    url = setup.hook_url(loaded, arguments.url)
+    projects = setup.chosen(loaded, arguments.project, lambda text: print(f"warning: {text}", file=sys.stderr))
+    secret = _hook_secret(loaded, check=arguments.check)
+    with contextlib.closing(serve.hooks_of(loaded)) as hooks:
+        right = True
+        for line in setup.Setup(hooks, url, secret, arguments.check).each(projects):
+            print(line, flush=True)
+            right = right and line.right
+    return 0 if right else EXIT_DIFFERENT
+
+
+def _hook_secret(loaded: settings.Settings, *, check: bool) -> str:
+    """The first one: while a secret is rotated, that is the new one. A check does without, and compares less."""
+    try:
+        return loaded.webhook_secrets()[0]
+    except Invalid:
+        if check:
+            return ""
+        raise
+
+
+def _namespace(arguments: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    return arguments.namespace or environ.get("HUMMINGBIRD_NAMESPACE") or "hummingbird"
+
+
+def _kubeconfig(arguments: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
+    return arguments.kubeconfig or environ.get("KUBECONFIG") or None
+
+
 def _options(arguments: argparse.Namespace, environ: Mapping[str, str]) -> leader.Options:
     return leader.Options(
-        namespace=arguments.namespace or environ.get("HUMMINGBIRD_NAMESPACE") or "hummingbird",
+        namespace=_namespace(arguments, environ),
         identity=environ.get("HUMMINGBIRD_IDENTITY") or socket.gethostname(),
-        kubeconfig=arguments.kubeconfig or environ.get("KUBECONFIG") or None,
+        kubeconfig=_kubeconfig(arguments, environ),
         context=arguments.context,
         health_port=arguments.health_port,
     )
@@ -80,14 +145,26 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, default=Path("config.yaml"), help="configuration file (%(default)s)")
+    process = argparse.ArgumentParser(add_help=False, parents=[common])
+    process.add_argument("--namespace", help="namespace of the runs ($HUMMINGBIRD_NAMESPACE, else hummingbird)")
+    process.add_argument("--kubeconfig", help="outside of a cluster ($KUBECONFIG)")
+    process.add_argument("--context", help="context of the kubeconfig")
+    process.add_argument("--health-port", type=int, default=8080, help="/healthz, /readyz, /metrics (%(default)s)")
+    process.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     check = commands.add_parser("check", parents=[common], help="say whether the configuration is right, and end")
     check.add_argument("--without-secrets", action="store_true", help="only warn about secrets that are not there")
-    operator = commands.add_parser("operator", parents=[common], help="serve AgentRuns and SandboxPools")
-    operator.add_argument("--namespace", help="namespace of the runs ($HUMMINGBIRD_NAMESPACE, else hummingbird)")
-    operator.add_argument("--kubeconfig", help="outside of a cluster ($KUBECONFIG)")
-    operator.add_argument("--context", help="context of the kubeconfig")
-    operator.add_argument("--health-port", type=int, default=8080, help="/healthz, /readyz, /metrics (%(default)s)")
-    operator.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    commands.add_parser("operator", parents=[process], help="serve AgentRuns and SandboxPools")
+    ingest = commands.add_parser("ingest", help="make AgentRuns of events")
+    transports = ingest.add_subparsers(dest="transport", required=True, metavar="TRANSPORT")
+    transports.add_parser("sqs", parents=[process], help="take events from the queue ingest.queue_url")
+    webhook = transports.add_parser("webhook", parents=[process], help=f"take events at POST {PATH}")
+    webhook.add_argument("--port", type=int, default=8081, help="port for webhooks, plain HTTP (%(default)s)")
+    hook = commands.add_parser("webhook-setup", parents=[common], help="make, mend or check the hooks of projects")
+    hook.add_argument(
+        "--project", action="append", default=[], help="such as group/app, repeatable; else all that projects names"
+    )
+    hook.add_argument("--check", action="store_true", help="only look; exit status 1 where a hook is not right")
+    hook.add_argument("--url", help="public address of the webhook (else ingest.webhook_url)")
     return parser
 
 

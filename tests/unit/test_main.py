@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hummingbird_operator.__main__ import main
+from tests.standins.gitlab import GitLabStandIn
 
 
 def write(folder: Path, **changes: object) -> str:
@@ -79,3 +80,37 @@ def test_check_refuses_what_this_version_does_not_serve(
 ) -> None:
     assert main(["check", "--config", write(tmp_path, **changes), "--without-secrets"]) == 2
     assert said in capsys.readouterr().err
+
+
+HOOK_URL = "https://hummingbird.example.com/webhooks/gitlab"
+
+
+def for_hooks(folder: Path, url: str) -> str:
+    gitlab = {"url": url, "token_env": "BOT", "hooks_token_env": "HOOKS", "webhook_secret_env": ["SECRET"]}
+    return write(folder, gitlab=gitlab, projects={"group/app": {}}, ingest={"webhook_url": HOOK_URL})
+
+
+def test_webhook_setup_says_a_line_for_each_project_and_a_check_ends_with_one_where_something_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"HOOKS": "maintainer-token", "SECRET": "secret-token"}.items():
+        monkeypatch.setenv(name, value)
+    with GitLabStandIn() as gitlab:
+        path = for_hooks(tmp_path, gitlab.url)
+        assert main(["webhook-setup", "--config", path, "--check"]) == 1
+        assert capsys.readouterr().out == f"group/app: has no hook for {HOOK_URL}\n"
+        assert main(["webhook-setup", "--config", path]) == 0
+        assert "was made, with its secret" in capsys.readouterr().out
+        monkeypatch.delenv("SECRET")
+        assert main(["webhook-setup", "--config", path, "--check", "--project", "group/app"]) == 0, "needs no secret"
+        capsys.readouterr()
+        assert main(["webhook-setup", "--config", path]) == 2
+        assert "gitlab.webhook_secret_env: the environment variable SECRET is not set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("transport", ["sqs", "webhook"])
+def test_an_ingestor_that_lacks_something_says_so_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], transport: str
+) -> None:
+    assert main(["ingest", transport, "--config", write(tmp_path), "--health-port", "0"]) == 2
+    assert "hummingbird: gitlab: an ingestor needs a GitLab" in capsys.readouterr().err

@@ -34,7 +34,7 @@ SINCE = timedelta(days=3)
 MOST = 500
 """Deliveries of one hook in one replay: they are held in memory, to be handled oldest first."""
 REMEMBERED = 10_000
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 60.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
 EVERY_SECONDS = 3600.0
 """Also without a reason that we saw: a proxy in front may have answered 502 while nobody here knew."""
 
