@@ -31,6 +31,9 @@ TRUSTED_SECONDS = 60.0
 WAITING = 20
 """Runs of one session that may wait; the operator drops the oldest one above it."""
 
+REACTION_SECONDS = 3.0
+"""How long a reaction may take: a webhook has ten seconds for everything, and this is the least of it."""
+
 _TRUSTED = 10_000
 _GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
 _log = logging.getLogger(__name__)
@@ -72,13 +75,20 @@ class Desk:
     """Looks up, orders runs, acknowledges. Its methods may run many at once in one event loop; all are repeatable."""
 
     def __init__(
-        self, router: Router, forge: Forge, intake: Intake, executor: Executor | None, clock: Callable[[], float]
+        self,
+        router: Router,
+        forge: Forge,
+        intake: Intake,
+        executor: Executor | None,
+        clock: Callable[[], float],
+        reaction_seconds: float = REACTION_SECONDS,
     ) -> None:
         self._router = router
         self._forge = forge
         self._intake = intake
         self._executor = executor
         self._clock = clock
+        self._reaction_seconds = reaction_seconds
         self._trusted: dict[tuple[str, int], float] = {}
 
     async def bot_id(self) -> int:
@@ -216,9 +226,11 @@ class Desk:
         """A courtesy: without it the event is done all the same."""
         place = (comment.origin.project, comment.origin.iid)
         try:
-            await self._ask(lambda: self._forge.react(*place, SEEN, note_id=comment.id))
-        except HummingbirdError as error:
-            _log.warning("no reaction on note %s of %s!%s: %s", comment.id, *place, error)
+            async with asyncio.timeout(self._reaction_seconds):
+                await self._ask(lambda: self._forge.react(*place, SEEN, note_id=comment.id))
+        except (HummingbirdError, TimeoutError) as error:
+            why = str(error) or f"GitLab has not answered for {self._reaction_seconds:.0f} s"
+            _log.warning("no reaction on note %s of %s!%s: %s", comment.id, *place, why)
 
     async def _ask(self, function: Callable[..., T], *arguments: Any) -> T:
         """A blocking call in a thread. A fault of the token is no project's: Unavailable, until somebody renews it."""

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.gitlab import Desk, Forge
+from hummingbird_operator.ingest.gitlab import REACTION_SECONDS, Desk, Forge
 from hummingbird_operator.ingest.intake import Intake, NameTaken
 from hummingbird_operator.ingest.metrics import SOURCES, IngestMetrics, known
 from hummingbird_operator.ingest.payloads import BadPayload
@@ -41,13 +41,14 @@ class Handler:
         metrics: IngestMetrics,
         executor: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
+        reaction_seconds: float = REACTION_SECONDS,
     ) -> None:
         if config.gitlab is None:
             raise Invalid("gitlab", "is required: ingestion needs a GitLab")
         self._metrics = metrics
         self._clock = clock
         self._router = Router(config, workflows)
-        self._desk = Desk(self._router, forge, Intake(kube, namespace), executor, clock)
+        self._desk = Desk(self._router, forge, Intake(kube, namespace), executor, clock, reaction_seconds)
         self._told: set[str] = set()
 
     async def handle(self, event: Event) -> Outcome:

@@ -158,7 +158,8 @@ class Router:
         is_reply = note.type in REPLIES and discussion
         if request is None or not (command or is_reply):
             return Outcome(Reason.NOT_FOR_US)
-        author = User(id=note.author_id, username=event.user.username if event.user else None)
+        known = event.user is not None and event.user.id in (None, note.author_id)
+        author = User(id=note.author_id, username=event.user.username if event.user and known else None)
         origin = self._origin("note", project, author, request, note.url)
         comment = Comment(origin, note.id, discussion or None, event.internal)
         return Asked(comment, command) if command else Replied(comment, discussion or "", note.note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,9 @@ class FakeForge:
         self.now = MergeRequestHead(SHA, "failed", 31, "opened", False, "Add the cache", "cache", False, 7)
         self.resolved: list[str] = []
         self.reactions: list[tuple[str, int | None]] = []
+        self.unhurried = threading.Event()
+        """Cleared, a reaction takes its time."""
+        self.unhurried.set()
 
     def _enter(self, method: str) -> None:
         self.calls[method] += 1
@@ -81,6 +85,7 @@ class FakeForge:
 
     def react(self, project: str, iid: int, emoji: str, *, note_id: int | None = None) -> None:
         self._enter("react")
+        self.unhurried.wait(30)
         self.reactions.append((emoji, note_id))
 
 
@@ -92,9 +97,10 @@ class Desk:
         self.forge = forge or FakeForge()
         self.metrics = IngestMetrics.on()
         self.time = 100.0
+        seconds = changes.pop("reaction_seconds", 3.0)
         config, workflows = configured(**changes)
         self.handler = Handler(
-            config, workflows, self.forge, self.kube, NAMESPACE, self.metrics, None, lambda: self.time
+            config, workflows, self.forge, self.kube, NAMESPACE, self.metrics, None, lambda: self.time, seconds
         )
 
     async def see(self, payload: dict[str, Any], kind: str = "", source: str = "gitlab") -> Outcome:

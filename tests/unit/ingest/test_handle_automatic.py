@@ -275,7 +275,7 @@ async def test_every_workflow_for_the_event_gets_a_run() -> None:
     outcome = await desk.see(merge_request())
     assert sorted(run["spec"]["workflow"] for run in desk.runs.values()) == ["review", "style"]
     assert set(outcome.runs) == set(desk.runs)
-    del desk.kube._objects["agentruns", NAMESPACE, outcome.runs[0]]
+    await desk.kube.delete(AGENT_RUNS, NAMESPACE, outcome.runs[0])
     assert (await desk.see(merge_request())).reason is Reason.FIRED
     assert (await desk.see(merge_request())).reason is Reason.DUPLICATE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -134,9 +135,22 @@ async def test_the_same_comment_at_two_ingestors_is_one_run() -> None:
     """ingest.md §7 row 230; race 1 of the issue."""
     first = Desk()
     second = Desk(first.kube, first.forge)
-    outcomes = [await first.see(note()), await second.see(note(), "note")]
-    assert [outcome.reason for outcome in outcomes] == [Reason.FIRED, Reason.DUPLICATE]
+    outcomes = await asyncio.gather(first.see(note()), second.see(note(), "note"))
+    assert {outcome.reason for outcome in outcomes} == {Reason.FIRED, Reason.DUPLICATE}
     assert len(first.runs) == 1
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+async def test_an_event_that_is_cut_off_anywhere_is_done_once_at_its_next_delivery(steps: int) -> None:
+    """A deadline of the transport, or its end: whatever was done by then stands, and is found again."""
+    desk = in_thread(said(10, OURS))
+    first = asyncio.ensure_future(desk.see(reply()))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert (await desk.see(reply())).reason in {Reason.FIRED, Reason.DUPLICATE}
+    assert len(desk.runs) == 1
 
 
 async def test_after_another_configuration_the_same_comment_is_still_one_run() -> None:
@@ -186,6 +200,14 @@ async def test_a_failed_reaction_is_no_error(error: Exception, caplog: pytest.Lo
     assert "no reaction on note 1244 of group/app!42" in caplog.text
 
 
+async def test_a_reaction_that_takes_too_long_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(reaction_seconds=0.0)
+    desk.forge.unhurried.clear()
+    assert (await desk.see(note())).reason is Reason.FIRED
+    assert "GitLab has not answered" in caplog.text
+    desk.forge.unhurried.set()
+
+
 # --- access ---
 
 
@@ -204,6 +226,7 @@ async def test_access_is_the_notes_authors_and_not_the_actors() -> None:
     desk = Desk()
     await desk.see(note(author_id=GUEST) | {"user": user(id=7, username="alice")})
     assert spec(desk)["notice"] == "Denied"
+    assert "author" not in spec(desk)["trigger"]
 
 
 async def test_a_yes_is_remembered_for_a_minute_and_a_no_never() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +23,11 @@ from tests.unit.ingest.samples import SESSION, SHA, THREAD
 HOST = "gitlab.example.com"
 ORIGIN = Origin(HOST, "pipeline", "group/app", 10, 42, "alice", 7, "https://gitlab.example.com/p/31")
 COMMENT = Comment(replace(ORIGIN, event="note", url=""), 1244, THREAD, internal=False)
+
+
+CRD = Path(__file__).parents[3] / "crds" / "agentruns.yaml"
+VERSION = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]
+SCHEMA = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"] | {"additionalProperties": False}
 
 
 def digest(key: str) -> str:
@@ -148,7 +156,9 @@ def test_names_fit_with_the_longest_workflow() -> None:
 
 
 @given(st.text(), st.text(max_size=300), st.text(max_size=100))
-def test_any_words_make_a_run_that_the_models_take(words: str, author: str, url: str) -> None:
+def test_any_words_make_a_run_that_the_models_and_the_crd_take(words: str, author: str, url: str) -> None:
     comment = replace(COMMENT, origin=replace(ORIGIN, author=author, url=url))
-    for run in (runs.command(comment, "review", words), runs.reply(comment, "review", SESSION, words)):
+    word = runs.notice(comment, Notice.UNKNOWN_COMMAND, words)
+    for run in (runs.command(comment, "review", words), runs.reply(comment, "review", SESSION, words), word):
         AgentRun.parse(run)
+        jsonschema.validate(run["spec"], SCHEMA)
