@@ -1,17 +1,20 @@
-"""The Roles hold what the code does with the API server: every verb of it, and not one more."""
+"""The Roles hold what the code does with the API server: every verb of it, and not one more. Deployments use them."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
 import yaml
 
+from hummingbird_operator.__main__ import _parser
 from hummingbird_operator.kube import client
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = ROOT / "operator" / "hummingbird_operator"
+INGEST = OPERATOR / "ingest"
 VERBS = {"get": "get", "list": "list", "create": "create", "patch": "patch", "merge": "patch", "delete": "delete"}
 RESOURCES = {name: value for name, value in vars(client).items() if isinstance(value, client.Resource)}
 
@@ -20,14 +23,20 @@ Grant = tuple[str, str]
 
 
 def used() -> set[Grant]:
+    """By the operator: all code but that of the ingestors, which run as somebody else."""
+    grants = _in(module for module in OPERATOR.rglob("*.py") if INGEST not in module.parents)
+    # an exec is a GET (its websocket) and a create (its permission); the engine's look at a pod is a get
+    return grants | {("pods/exec", "get"), ("pods/exec", "create"), ("pods", "get")}
+
+
+def _in(modules: Iterable[Path]) -> set[Grant]:
     grants: set[Grant] = set()
-    for module in OPERATOR.rglob("*.py"):
+    for module in modules:
         if module.name == "testing.py":
             continue
         for call in (node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)):
             grants |= set(_of_client(call)) | set(_of_kopf(call)) | set(_of_watch(call))
-    # an exec is a GET (its websocket) and a create (its permission); the engine's look at a pod is a get
-    return grants | {("pods/exec", "get"), ("pods/exec", "create"), ("pods", "get")}
+    return grants
 
 
 def _of_client(call: ast.Call) -> Iterator[Grant]:
@@ -67,10 +76,10 @@ def _of_watch(call: ast.Call) -> Iterator[Grant]:
         yield RESOURCES[name].plural, "watch"
 
 
-def granted() -> set[Grant]:
+def granted(manifest: str = "rbac.yaml") -> set[Grant]:
     rules = [
         rule
-        for document in yaml.safe_load_all((ROOT / "manifests" / "rbac.yaml").read_text())
+        for document in yaml.safe_load_all((ROOT / "manifests" / manifest).read_text())
         for rule in document.get("rules", ())
     ]
     assert not [rule for rule in rules if "*" in rule["resources"] or "*" in rule["verbs"]]
@@ -90,3 +99,36 @@ def test_the_operator_may_read_no_secret_and_no_pod_of_its_own_namespace() -> No
     assert not [grant for grant in granted() if grant[0] in ("secrets", "configmaps")]
     own = next(d for d in documents if d["kind"] == "Role" and d["metadata"]["namespace"] == "hummingbird")
     assert not [rule for rule in own["rules"] if "pods" in rule["resources"]]
+
+
+def test_an_ingestor_is_granted_what_it_uses_and_nothing_else() -> None:
+    assert granted("rbac-ingest.yaml") == _in(INGEST.rglob("*.py"))
+    assert granted("rbac-ingest.yaml") == {("agentruns", verb) for verb in ("create", "get", "list")}
+
+
+DEPLOYMENTS = sorted((ROOT / "manifests").rglob("deployment.yaml"))
+
+
+@pytest.mark.parametrize("path", DEPLOYMENTS, ids=lambda path: path.parent.name)
+def test_every_deployment_runs_a_command_that_exists_without_rights_that_it_does_not_need(path: Path) -> None:
+    deployment = yaml.safe_load(path.read_text())
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    _parser().parse_args(container["args"])
+    owner = "ingest" if container["args"][0] == "ingest" else "operator"
+    assert spec["serviceAccountName"] == f"hummingbird-{owner}"
+    assert container["envFrom"] == [{"secretRef": {"name": f"hummingbird-{owner}"}}]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_service_reaches_the_port_of_the_webhook() -> None:
+    folder = ROOT / "manifests" / "ingest-webhook"
+    service, deployment = (yaml.safe_load((folder / f"{name}.yaml").read_text()) for name in ("service", "deployment"))
+    template = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    (container,) = template["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    (port,) = service["spec"]["ports"]
+    assert str(ports[port["targetPort"]]) == container["args"][container["args"].index("--port") + 1]
