@@ -9,12 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +20,9 @@ from typing import Any
 import yaml
 
 from cluster import SANDBOX_IMAGE, Cluster
+from demo.processes import Ingestor, Operator, free_port, wait_for
+
+__all__ = ["BOT_TOKEN", "MODEL_KEY", "READ_TOKEN", "ROOT", "Ingestor", "Names", "Operator", "Stage", "wait_for"]
 
 ROOT = Path(__file__).parents[1]
 BOT_TOKEN, READ_TOKEN, MODEL_KEY = "bot-token", "read-token", "test-key"
@@ -78,7 +78,7 @@ class Stage:
             crd = f"crd/{name}.hummingbird-project.io"
             self.kubectl("wait", "--for=condition=Established", crd, "--timeout=30s")
         self.apply(*self._renamed("namespaces"))
-        self.apply(*self._renamed("rbac"))
+        self.apply(*self._renamed("rbac"), *self._renamed("rbac-ingest"))
         self.apply(*(self._small(each, pool or {}) for each in self._renamed("pool")))
 
     def uninstall(self) -> None:
@@ -121,27 +121,48 @@ class Stage:
         environ: Mapping[str, str] | None = None,
     ) -> Operator:
         """Start an operator process with the ServiceAccount's own token. `program`: a module that runs it otherwise."""
-        kubeconfig = self._service_account()
-        port = port or _free_port()
+        return self._spawn(name, ["operator"], "hummingbird-operator", port, program, environ or {})
+
+    def ingest(
+        self,
+        transport: str,
+        name: str,
+        *,
+        port: int = 0,
+        health_port: int = 0,
+        environ: Mapping[str, str] | None = None,
+    ) -> Ingestor:
+        """Start an ingest process ("sqs" or "webhook") with the ingestors' own token; `port` is the webhook's."""
+        port = port or free_port()
+        command = ["ingest", transport, *(["--port", str(port)] if transport == "webhook" else [])]
+        program = "hummingbird_operator"
+        started = self._spawn(name, command, "hummingbird-ingest", health_port, program, environ or {})
+        return Ingestor(started.process, started.log, started.port, port)
+
+    def _spawn(
+        self, name: str, command: list[str], account: str, port: int, program: str, environ: Mapping[str, str]
+    ) -> Operator:
+        kubeconfig = self._service_account(account)
+        port = port or free_port()
         basics = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
-        arguments = ["operator", "--config", str(self.folder / "config.yaml"), "--namespace", self.names.runs]
+        arguments = [*command, "--config", str(self.folder / "config.yaml"), "--namespace", self.names.runs]
         arguments += ["--kubeconfig", str(kubeconfig), "--health-port", str(port)]
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", program, *arguments],
-                env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ, **(environ or {})},
+                env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ, **environ},
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
             )
         return Operator(process, log, port)
 
-    def _service_account(self) -> Path:
-        path = self.folder / "operator.kubeconfig"
+    def _service_account(self, account: str = "hummingbird-operator") -> Path:
+        path = self.folder / f"{account.removeprefix('hummingbird-')}.kubeconfig"
         if path.exists():
             return path
-        token = self.kubectl("create", "token", "hummingbird-operator", "-n", self.names.runs, "--duration=8h").strip()
+        token = self.kubectl("create", "token", account, "-n", self.names.runs, "--duration=8h").strip()
         admin = yaml.safe_load(self.cluster.kubeconfig.read_text())
         server = next(entry["cluster"] for entry in admin["clusters"])
         if "certificate-authority" in server:
@@ -195,82 +216,5 @@ class Stage:
             self.kubectl("patch", name, "-n", namespace, "--type=merge", "-p", patch, check=False)
 
 
-@dataclass
-class Operator:
-    """A running operator process."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-    port: int
-
-    def wait_until_ready(self, seconds: float = 60) -> None:
-        """Until it answers /readyz; raises with the end of its log if it dies instead."""
-
-        def answers() -> bool:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the operator ended with {self.process.returncode}:\n{self.tail()}")
-            return self.probe("readyz") == 200
-
-        wait_for(answers, seconds, lambda: f"the operator is not ready:\n{self.tail()}")
-
-    def wait_until_leading(self, seconds: float = 60) -> None:
-        """Until it leads."""
-        wait_for(lambda: "hummingbird_leader 1.0" in self.metrics(), seconds, lambda: f"not leading:\n{self.tail()}")
-
-    def probe(self, path: str) -> int:
-        """The HTTP status of a health path; 0 while nothing answers."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=2) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return 0
-
-    def metrics(self) -> str:
-        """The metrics page; empty while nothing answers."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    def tail(self, lines: int = 40) -> str:
-        """The end of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-    def kill(self) -> None:
-        """End it at once, as a crash does."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self, seconds: float = 30) -> None:
-        """End it by SIGTERM; safe to repeat."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                raise
-
-
-def wait_for(done: Callable[[], bool], seconds: float, why: Callable[[], str], *, pause: float = 0.1) -> None:
-    """Look until it is so; raise TimeoutError with `why` after that many seconds."""
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            raise TimeoutError(why())
-        time.sleep(pause)
-
-
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
     yield from yaml.safe_load_all(path.read_text())
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
