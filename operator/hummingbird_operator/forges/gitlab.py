@@ -1,7 +1,6 @@
 """A session for python-gitlab that keeps to one host and to time limits. Notes and data sources build on it.
 
-python-gitlab itself follows a next link to another host with the token, has no timeout, and sleeps as long as a failed
-answer's `Retry-After` says.
+python-gitlab itself follows a next link to another host with the token, and has no timeout.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from hummingbird_operator.errors import Unavailable
 SERVICE = "GitLab"
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two pieces of an answer."""
-
-_HINTS = ("Retry-After", "RateLimit-Reset")
 
 Token = str | Callable[[], str]
 """A token, or what reads one at each request: a rotated file needs no restart."""
@@ -38,7 +35,7 @@ class Bearer(requests.auth.AuthBase):
 
 
 class OneHostSession(requests.Session):
-    """Sets the time limits, refuses another host before the token could go there, and lets no answer order a sleep."""
+    """Sets the time limits and refuses another host before the token could go there."""
 
     def __init__(self, url: str, token: Token, timeout: tuple[float, float] = TIMEOUT) -> None:
         super().__init__()
@@ -47,13 +44,8 @@ class OneHostSession(requests.Session):
         self._timeout = timeout
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
-        """As in requests. Raises Unavailable for a link that leads away. Hints how long to wait stay on a 429 only."""
+        """As in requests. Raises Unavailable for a link that leads away."""
         if urlsplit(str(url))[:2] != self._origin:
             raise Unavailable(SERVICE, f"its answer points to another host ({urlsplit(str(url)).netloc})")
         kwargs["timeout"] = self._timeout
-        response = super().request(method, url, *args, **kwargs)
-        if response.status_code != 429:
-            # python-gitlab would take them for a number and sleep them off, however long, where no abort reaches it
-            for hint in _HINTS:
-                response.headers.pop(hint, None)
-        return response
+        return super().request(method, url, *args, **kwargs)

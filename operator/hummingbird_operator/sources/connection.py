@@ -23,6 +23,9 @@ from hummingbird_operator.forges.gitlab import SERVICE, OneHostSession, Token
 
 CHUNK = 65_536
 RETRIES = 4
+_WAITS = ("Retry-After", "RateLimit-Reset")
+_MOST_WAITS = 20
+"""Waits of one request: a server may ask for a wait of 0 s without end."""
 Sleep = Callable[[float], object]
 
 
@@ -35,7 +38,7 @@ class Patience:
 
 
 class _Session(OneHostSession):
-    """429 answered with a bounded wait."""
+    """A rate limit, and a server that says when it is back, answered with a bounded wait."""
 
     def __init__(self, url: str, token: Token, sleep: Sleep, patience: Patience) -> None:
         super().__init__(url, token)
@@ -43,18 +46,21 @@ class _Session(OneHostSession):
         self._patience = patience
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
-        """As in requests; raises Unavailable when the rate limit lasts longer than our patience."""
+        """As in requests; raises Unavailable when the wait that is asked for is longer than our patience."""
         waited, attempt = 0.0, 0
         while True:
             response = super().request(method, url, *args, **kwargs)
-            if response.status_code != 429:
+            hint, status = retry_after(response.headers), response.status_code
+            if status != 429 and (status < 500 or hint is None):
+                for header in _WAITS:  # python-gitlab would sleep as long as they say, where no abort reaches it
+                    response.headers.pop(header, None)
                 return response
-            hint = retry_after(response.headers)
             response.close()
             # The Projects API sends no hint at all (gitlab-org/gitlab#365728), hence our own back-off with jitter.
             wait = hint if hint is not None else 2.0**attempt * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-            if wait > self._patience.longest_wait or waited + wait > self._patience.in_all:
-                raise Unavailable(SERVICE, f"too many requests; it asks to wait {wait:.0f} s", retry_after=wait)
+            if attempt >= _MOST_WAITS or wait > self._patience.longest_wait or waited + wait > self._patience.in_all:
+                said = "too many requests" if status == 429 else f"it answered {status}"
+                raise Unavailable(SERVICE, f"{said}; it asks to wait {wait:.0f} s", retry_after=wait)
             self._sleep(wait)
             waited, attempt = waited + wait, attempt + 1
 

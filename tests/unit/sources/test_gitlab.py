@@ -300,24 +300,36 @@ def test_a_rate_limit_beyond_our_patience_is_told_and_not_slept_through(
     assert sleeps == []
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Retry-After": "86400"},
-        {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"},
-        {"Retry-After": "1.5"},
-        {"RateLimit-Reset": "99999999999"},
-    ],
-)
-def test_a_hint_on_a_failed_answer_is_neither_slept_off_nor_choked_on(
+@pytest.mark.parametrize("hint", ["86400", "Wed, 21 Oct 2099 07:28:00 GMT"])
+def test_a_server_in_maintenance_is_believed_and_not_slept_through(
+    standin: GitLabStandIn, tools: Tools, sleeps: list[float], hint: str
+) -> None:
+    """python-gitlab alone would sleep so long, and end with a ValueError at a date."""
+    standin.fault("status", status=503, headers={"Retry-After": hint})
+    assert "it answered 503; it asks to wait" in tools.call("get_mr_details")["error"]
+    assert sleeps == []
+
+
+def test_a_server_that_is_back_soon_is_waited_for(standin: GitLabStandIn, tools: Tools, sleeps: list[float]) -> None:
+    standin.fault("status", status=503, headers={"Retry-After": "1.5"})
+    assert tools.call("get_mr_details")["sha"] == SHA
+    assert sleeps == [1.5]
+
+
+@pytest.mark.parametrize("headers", [{"Retry-After": "soon"}, {"RateLimit-Reset": "99999999999"}])
+def test_a_hint_that_is_none_is_neither_slept_off_nor_choked_on(
     standin: GitLabStandIn, tools: Tools, sleeps: list[float], headers: dict[str, str]
 ) -> None:
-    """python-gitlab alone would sleep so long, and end with a ValueError at a date or a fraction."""
-    standin.fault("status", status=503, headers=headers)
+    standin.fault("status", status=502, headers=headers)
     assert tools.call("get_mr_details")["sha"] == SHA
-    standin.fault("status", status=503, headers=headers, times=10)
-    assert "503" in tools.call("get_mr_details")["error"]
     assert sleeps == []
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_wait_of_nothing_without_end_comes_to_an_end(standin: GitLabStandIn, tools: Tools, status: int) -> None:
+    standin.fault("status", status=status, headers={"Retry-After": "0"}, times=1000)
+    assert "it asks to wait 0 s" in tools.call("get_mr_details")["error"]
+    assert len(standin.calls) < 100
 
 
 def test_a_next_link_to_another_host_never_gets_the_token(standin: GitLabStandIn, tools: Tools) -> None:
