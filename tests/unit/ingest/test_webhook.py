@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -28,7 +29,7 @@ from hummingbird_operator.ingest.handle import Handler, NameTaken
 from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.metrics import IngestMetrics
 from hummingbird_operator.ingest.reasons import Outcome, Reason
-from hummingbird_operator.ingest.webhook import PATH, Room, Webhook
+from hummingbird_operator.ingest.webhook import _WORDS, PATH, Room, Webhook
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.unit.ingest.test_signatures import BODY, OTHER_KEY, SIGNING, headers
@@ -353,6 +354,14 @@ async def test_no_log_at_any_level_holds_a_secret_a_header_or_a_body(caplog: pyt
     hidden = [TOKEN, SIGNING, SIGNING.removeprefix("whsec_"), secret_text, "wrong-token-value"]
     for each in [*hidden, signed["webhook-signature"], signed["webhook-signature"].removeprefix("v1,")]:
         assert each not in text
+
+
+def test_the_page_on_events_holds_every_reason_and_every_status_with_its_word() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "ingest.md").read_text()
+    for reason in Reason:
+        assert f"| `{reason.value}` | {reason.sentence} |" in page
+    for status, word in {**_WORDS, 202: "queued", 409: "name_taken", 500: "error"}.items():
+        assert status in (404, 405) or f"| {status} | `{word}` |" in page
 
 
 CONFIG = {
