@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -174,8 +175,9 @@ class Router:
         return found is not None and found.entry.action == "pipeline"
 
     def like(self, project: str) -> str | None:
-        """An entry of the allow list that differs from the project in nothing but case."""
-        return next((entry for entry in self._config.projects if entry.casefold() == project.casefold()), None)
+        """An entry of the allow list that would admit the project if case did not count."""
+        path = project.casefold()
+        return next((entry for entry in self._config.projects if fnmatchcase(path, entry.casefold())), None)
 
     def _starting(
         self, action: str, project: Project, user: User | None, request: MergeRequest, *, status: str | None, fork: bool

@@ -232,6 +232,13 @@ def test_a_byte_order_mark_and_nesting_at_the_bound_are_read() -> None:
     parse_object(b'{"a":' * DEPTH + b"1" + b"}" * DEPTH)
 
 
+def test_a_body_beyond_the_bound_is_refused_before_it_is_encoded() -> None:
+    assert (
+        refusal("😀" * (BODY_BYTES + 1))
+        == f"the body has {BODY_BYTES + 1} characters, at most {BODY_BYTES} bytes are read"
+    )
+
+
 def test_a_body_that_is_no_unicode_is_refused() -> None:
     assert refusal('{"a": "\ud800"}') == "the body is not Unicode text (character 7)"
 

@@ -423,16 +423,17 @@ async def test_a_late_duplicate_of_an_answered_reply_says_nothing_of_the_queue()
 # --- what is told ---
 
 
+@pytest.mark.parametrize("entry", ["Group/App", "Group/*"])
 async def test_a_project_that_is_not_admitted_warns_once_and_names_one_that_differs_in_case(
-    caplog: pytest.LogCaptureFixture,
+    entry: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ingest.md §5 row 52."""
-    desk = Desk(projects={"Group/App": {}})
+    desk = Desk(projects={"other/*": {}, entry: {}})
     for number in range(3):
         assert (await desk.see(note(id=number + 1))).reason is Reason.NO_PROJECT
     (warning,) = (record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
     assert warning.startswith("events of group/app are dropped")
-    assert warning.endswith("there is Group/App: case counts")
+    assert warning.endswith(f"there is {entry}: case counts")
     assert desk.counted("no_project") == 3
 
 
