@@ -6,15 +6,19 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hummingbird_ai.messages import ToolCall
 from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.errors import Unavailable
+from hummingbird_operator.sessions.testing import FakeSandbox
+from hummingbird_operator.sessions.tools import ToolRegistry
 from hummingbird_operator.sources import gitlab
 from hummingbird_operator.sources.connection import Patience
 from hummingbird_operator.sources.gitlab_discussions import REDACTED, Bot
@@ -55,6 +59,11 @@ def standin() -> Iterator[GitLabStandIn]:
 
 def tools_of(standin: GitLabStandIn, *, internal: bool = False, bot: Bot = BOT) -> Tools:
     registry = Tools()
+    offer(registry, standin, internal=internal, bot=bot)
+    return registry
+
+
+def offer(registry: ToolRegistry, standin: GitLabStandIn, *, internal: bool = False, bot: Bot = BOT) -> None:
     gitlab.register(
         registry,
         url=standin.url,
@@ -65,7 +74,6 @@ def tools_of(standin: GitLabStandIn, *, internal: bool = False, bot: Bot = BOT) 
         bot=bot,
         patience=Patience(longest_wait=0, in_all=0),
     )
-    return registry
 
 
 def threads_of(standin: GitLabStandIn, **more: Any) -> list[dict[str, Any]]:
@@ -342,6 +350,21 @@ def test_a_first_page_that_fails_is_an_error_that_people_see_too(standin: GitLab
 def test_no_discussion_at_all_is_an_empty_list(standin: GitLabStandIn) -> None:
     threads, metadata = tools_of(standin).threads()
     assert (threads, metadata["threads"], metadata["incomplete"]) == ([], 0, [])
+
+
+def test_through_the_registry_threads_land_in_a_file_with_what_is_missing_beside_it(
+    standin: GitLabStandIn, tmp_path: Path
+) -> None:
+    comments(standin, "alice", "Fine.")
+    comments(standin, "maintainer", "Good.")
+    standin.fault("status", path="/members/all/11", status=403)
+    registry = ToolRegistry(FakeSandbox(tmp_path))
+    offer(registry, standin)
+    result = registry.execute(ToolCall("1", "gitlab_get_mr_discussions", {}), "run/1/1")
+    assert result["saved_to"].endswith(".jsonl")
+    assert (result["lines"], result["threads"], result["untrusted_threads_left_out"]) == (1, 1, 1)
+    assert said(json.loads(result["preview"])) == [("alice", "Fine.")]
+    assert "could not be read" in result["incomplete"][0]
 
 
 def test_another_projects_discussions_are_out_of_reach(standin: GitLabStandIn) -> None:
