@@ -1,4 +1,4 @@
-"""GitLab's webhook payloads: the samples of Debian's golang-github-xanzy-go-gitlab-dev (Apache-2.0), fetched by make."""
+"""GitLab's webhook payloads: samples of Debian's golang-github-xanzy-go-gitlab-dev (Apache-2.0), fetched by make."""
 
 from __future__ import annotations
 
