@@ -73,10 +73,23 @@ class Events:
             "X-Gitlab-Event-UUID": self.request,
         }
 
-    def flush(self) -> None:
-        """Call the listeners for what has happened; when it returns, they have been called for all before it."""
-        with self._calling:
-            while self._pending:
-                event = self._pending.popleft()
-                for listener in list(self._listeners):
-                    listener(event)
+    def flush(self, *, wait: bool) -> None:
+        """Call the listeners for what has happened.
+
+        With `wait` they have been called for all before it when this returns. Without, a thread that is calling them
+        already goes on with what is new: so a listener may wait for somebody whose call causes further events.
+        """
+        while wait or self._pending:
+            if not self._calling.acquire(blocking=wait):
+                return
+            try:
+                self._call()
+            finally:
+                self._calling.release()
+            wait = False
+
+    def _call(self) -> None:
+        while self._pending:
+            event = self._pending.popleft()
+            for listener in list(self._listeners):
+                listener(event)

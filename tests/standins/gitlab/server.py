@@ -91,9 +91,11 @@ class GitLabStandIn:
             return list(self.state.events.log)
 
     def on_event(self, callback: Callable[[Emitted], object]) -> None:
-        """Have each later event given to `callback`, in order, by the thread that caused it and before it goes on.
+        """Have each later event given to `callback`, in order and one at a time.
 
-        It may call GitLab; what it raises reaches that thread.
+        It has been called when a verb of `people` returns, and when an API call has been answered unless events were
+        being told just then. It may call GitLab and wait for others who do; what it raises reaches the thread that
+        caused the event.
         """
         self.state.events.listen(callback)
 
@@ -199,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if not path.startswith(API):
                 return Response(200, SIGN_IN, "text/html"), None
-            with self.owner.state.turn(self.headers.get("X-Gitlab-Event-UUID", "")):
+            with self.owner.state.turn(self.headers.get("X-Gitlab-Event-UUID", ""), wait=False):
                 user, token = self.owner.authenticate({name.lower(): value for name, value in self.headers.items()})
                 segments = tuple(unquote(segment) for segment in path.removeprefix(API).split("/"))
                 check_scope(self.command, segments, token)

@@ -69,17 +69,18 @@ class State:
         self.load(fixture)
 
     @contextlib.contextmanager
-    def turn(self, request: str = "") -> Iterator[None]:
+    def turn(self, request: str = "", *, wait: bool = True) -> Iterator[None]:
         """One request: its changes under the lock, then the listeners of the events that it caused.
 
-        `request`: the recursion id that the request carried in `X-Gitlab-Event-UUID`, if any.
+        `request`: the recursion id that the request carried in `X-Gitlab-Event-UUID`, if any. `wait`: see
+        `Events.flush`.
         """
         try:
             with self.lock:
                 self.events.request = request or str(uuid.uuid4())
                 yield
         finally:
-            self.events.flush()
+            self.events.flush(wait=wait)
 
     def _to_hooks(self, event: Emitted) -> None:
         project = self.project(event.project)

@@ -356,6 +356,19 @@ def test_a_listener_gets_each_event_in_order_before_the_verb_returns_and_may_act
     assert len({event.headers["Idempotency-Key"] for event in standin.events}) == 3
 
 
+def test_a_listener_may_wait_for_a_call_that_causes_events_itself(standin: GitLabStandIn) -> None:
+    heard: list[str] = []
+
+    def listen(event: Emitted) -> None:
+        heard.append(event.payload["object_attributes"]["note"])
+        if heard == ["one"]:
+            merge_request(standin).notes.create({"body": "by the bot"})
+
+    standin.on_event(listen)
+    standin.people.comments(*MR, "alice", "one")
+    assert heard == ["one", "by the bot"]
+
+
 def test_what_one_request_causes_shares_the_recursion_id(standin: GitLabStandIn) -> None:
     standin.people.pushes(*MR, "alice", PUSHED)
     standin.people.comments(*MR, "alice", "one")
