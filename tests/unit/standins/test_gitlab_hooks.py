@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import gitlab
 import pytest
+import trustme
 from gitlab.exceptions import GitlabError
 from standardwebhooks import Webhook
 
@@ -44,8 +48,9 @@ class Quiet(ThreadingHTTPServer):
         """GitLab goes away where a test says so."""
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
+@contextmanager
+def served(certificate: trustme.LeafCert | None = None) -> Iterator[Receiver]:
+    """A receiver on a port of its own, with TLS if it has a certificate."""
     made = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,12 +67,22 @@ def receiver() -> Iterator[Receiver]:
             self.wfile.write(b"ok")
 
     with Quiet(("127.0.0.1", 0), Handler) as server:
-        made.url = f"http://127.0.0.1:{server.server_address[1]}/webhooks/gitlab"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate.configure_cert(context)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        made.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}/webhooks/gitlab"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield made
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with served() as made:
+        yield made
 
 
 @pytest.fixture
@@ -317,6 +332,31 @@ def test_a_receiver_that_is_away_or_stalls_is_an_internal_error(standin: GitLabS
     over.set()
     for hook in (stalled, away):
         assert [row["response_status"] for row in log(standin, hook, status="server_failure")] == ["internal error"]
+
+
+def test_a_certificate_is_checked_unless_the_hook_says_not_to(standin: GitLabStandIn, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    with served(authority.issue_cert("127.0.0.1")) as receiver:
+        hook = project(standin).hooks.create({"url": receiver.url, **ALL})
+        says(standin, "not trusted")
+        hook.enable_ssl_verification = False
+        hook.save()
+        says(standin, "not checked")
+        hook.enable_ssl_verification = True
+        hook.save()
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        standin.state.deliveries.ca_file = str(tmp_path / "ca.pem")
+        says(standin, "trusted")
+        assert receiver.notes == ["not checked", "trusted"]
+        assert [row["response_status"] for row in log(standin, hook)] == ["200", "200", "internal error"]
+
+
+def test_a_payload_over_25_megabytes_is_not_sent(standin: GitLabStandIn, receiver: Receiver) -> None:
+    hook = project(standin).hooks.create({"url": receiver.url, **ALL})
+    standin.state.projects[10].merge_requests[42].fields["description"] = "x" * (25 * 1024 * 1024)
+    says(standin, "one")
+    assert receiver.got == []
+    assert standin.state.projects[10].hooks[hook.id].log[0]["response_status"] == "internal error"
 
 
 # --- sent again ---

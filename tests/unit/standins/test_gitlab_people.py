@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,12 +15,6 @@ PROJECT = "group/app"
 HEAD = "9f2c" * 10
 PUSHED = "ab12" * 10
 MR = (PROJECT, 42)
-
-
-@pytest.fixture
-def standin() -> Iterator[GitLabStandIn]:
-    with GitLabStandIn() as running:
-        yield running
 
 
 def merge_request(standin: GitLabStandIn) -> Any:

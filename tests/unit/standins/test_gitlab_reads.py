@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import tarfile
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import gitlab
@@ -19,12 +18,6 @@ PROJECT = "group/app"
 HEAD = "9f2c" * 10
 PUSHED = "ab12" * 10
 NOTES = "/projects/group%2Fapp/merge_requests/42/notes"
-
-
-@pytest.fixture
-def standin() -> Iterator[GitLabStandIn]:
-    with GitLabStandIn() as running:
-        yield running
 
 
 def client(standin: GitLabStandIn) -> gitlab.Gitlab:

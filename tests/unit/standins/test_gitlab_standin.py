@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,6 @@ from tests.standins.gitlab.markdown import extract, mentions
 MR = "/projects/group%2Fapp/merge_requests/42"
 BOT = "bot-token"
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def standin() -> Iterator[GitLabStandIn]:
-    with GitLabStandIn() as running:
-        yield running
 
 
 def client(standin: GitLabStandIn, token: str = BOT) -> gitlab.Gitlab:
