@@ -51,14 +51,16 @@ async def pause(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
 
 
-async def until_available(look: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T | None:
-    """What `look` gives, asked again while it raises Unavailable; None when the process shall stop meanwhile."""
+async def until_available(
+    look: Callable[[], Awaitable[T]], stop: asyncio.Event, *, seconds: float = RETRY_SECONDS
+) -> T | None:
+    """What `look` gives, asked again every few `seconds` while it raises Unavailable; None when `stop` comes first."""
     while not stop.is_set():
         try:
             return await look()
         except Unavailable as error:
-            logger.warning("%s; tried again in %.0f s", error, RETRY_SECONDS)
-            await pause(stop, RETRY_SECONDS)
+            logger.warning("%s; tried again in %.0f s", error, seconds)
+            await pause(stop, seconds)
     return None
 
 

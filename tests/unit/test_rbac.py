@@ -132,3 +132,10 @@ def test_the_service_reaches_the_port_of_the_webhook() -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     (port,) = service["spec"]["ports"]
     assert str(ports[port["targetPort"]]) == container["args"][container["args"].index("--port") + 1]
+
+
+def test_every_prompt_is_shipped_and_may_be_checked_beside_the_configuration() -> None:
+    prompts = {path.name for path in (ROOT / "workflows").glob("*.md")}
+    (generated,) = yaml.safe_load((ROOT / "workflows" / "kustomization.yaml").read_text())["configMapGenerator"]
+    assert set(generated["files"]) == prompts
+    assert {path.name for path in (ROOT / "manifests" / "workflows").iterdir()} == prompts

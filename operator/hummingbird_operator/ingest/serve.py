@@ -45,6 +45,10 @@ logger = logging.getLogger(__name__)
 
 FORGE_THREADS = 16
 """Calls to GitLab at once."""
+TIMEOUT = (3.0, 5.0)
+"""Seconds to connect to GitLab, and between two pieces of its answer: a call that hangs must not outlive its event."""
+LIST_TIMEOUT = (3.0, 20.0)
+"""The same for hooks: a page of failed deliveries may be large."""
 DRAIN_SECONDS = 3.0
 """After SIGTERM new requests still come until every proxy knows: GitLab sends none of them twice."""
 _NO_LABEL = f"{GROUP}/none"
@@ -152,7 +156,7 @@ async def _process(
         threads = ThreadPoolExecutor(FORGE_THREADS, thread_name_prefix="forge")
         held.callback(threads.shutdown, wait=False, cancel_futures=True)
         token = partial(settings.secret, "gitlab.token_env", env=gitlab.token_env, file=gitlab.token_file)
-        forge = held.enter_context(contextlib.closing(Notes(gitlab.url, token, ca=_ca(gitlab))))
+        forge = held.enter_context(contextlib.closing(Notes(gitlab.url, token, ca=_ca(gitlab), timeout=TIMEOUT)))
         longest = max(end_seconds, lifecycle.LONGEST_END_SECONDS) + 5
         async with (
             background(lifecycle.measure_lag(lag.observe, state.loop.beat)),
@@ -242,7 +246,7 @@ def hooks_of(settings: Settings) -> Hooks:
         raise Invalid(where, "name a token of a Maintainer, with scope api")
     token = partial(settings.secret, where, env=gitlab.hooks_token_env, file=gitlab.hooks_token_file)
     token()
-    return Hooks(gitlab.url, token, ca=_ca(gitlab))
+    return Hooks(gitlab.url, token, ca=_ca(gitlab), timeout=LIST_TIMEOUT)
 
 
 def _ca(gitlab: GitLab) -> str | None:

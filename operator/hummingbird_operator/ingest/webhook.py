@@ -115,10 +115,10 @@ class Webhook:
 
     def app(self) -> Starlette:
         """The ASGI application; any other path is a 404, any other method a 405."""
-        return Starlette(
-            routes=[Route(PATH, self.receive, methods=["POST"])],
-            exception_handlers={HTTPException: _refusal},
-        )
+        routes = [Route(PATH, self.receive, methods=["POST"])]
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _refusal})
+        app.router.redirect_slashes = False  # GitLab takes a redirect for delivered, and the event would be lost
+        return app
 
     async def receive(self, request: Request) -> Response:
         """One delivery. Never raises but for refusals, which are counted."""
@@ -165,7 +165,7 @@ class Webhook:
         try:
             secrets = await asyncio.to_thread(self.secrets)
         except HummingbirdError as error:
-            self._warn(f"webhooks are refused: {error}")
+            self._warn("secrets", f"webhooks are refused: {error}")
             raise HTTPException(503, "no secret is to be had", _later()) from error
         signed = signatures.signed(headers, secrets)
         if not signed:
@@ -186,7 +186,7 @@ class Webhook:
         if verdict is Verdict.NOT_TEXT:
             raise HTTPException(400, verdict.value)
         if verdict is not Verdict.VALID:
-            self._warn(f"a webhook was refused (401): {verdict}")
+            self._warn(verdict.name, f"a webhook was refused (401): {verdict}")
             raise HTTPException(401, verdict.value)
 
     async def _put_off(self, event: Event, why: str, retry_after: float | None) -> Response:
@@ -197,14 +197,14 @@ class Webhook:
                     await self.queue.send(event)
                 return _answer(202, "queued", why)
             except (HummingbirdError, TimeoutError) as error:
-                self._warn(f"the queue does not take an event: {error or 'no answer'}")
+                self._warn("queue", f"the queue does not take an event: {str(error) or 'no answer'}")
         return _answer(503, "unavailable", why, headers=_later(retry_after))
 
-    def _warn(self, text: str) -> None:
-        """The same line at most once a minute: strangers may knock as often as they like."""
+    def _warn(self, kind: str, text: str) -> None:
+        """A kind of warning at most once a minute: strangers may knock as often as they like."""
         now = time.monotonic()
-        if now - self._warned.get(text, -math.inf) >= WARN_AGAIN_SECONDS:
-            self._warned[text] = now
+        if now - self._warned.get(kind, -math.inf) >= WARN_AGAIN_SECONDS:
+            self._warned[kind] = now
             logger.warning("%s", text)
 
 

@@ -173,8 +173,9 @@ async def test_a_form_is_415_with_a_hint(kind: str) -> None:
 
 async def test_other_paths_are_404_and_other_methods_405() -> None:
     async with door(Scripted()) as gitlab:
-        async with gitlab.session.post(gitlab.url + "/webhooks", data=b"{}", headers=GOOD) as answer:
-            assert answer.status == 404
+        for path in ("/webhooks", PATH + "/"):  # a redirect would look like success to GitLab
+            async with gitlab.session.post(gitlab.url + path, data=b"{}", headers=GOOD) as answer:
+                assert answer.status == 404
         async with gitlab.session.get(gitlab.url + PATH) as answer:
             assert answer.status == 405
 
@@ -284,6 +285,13 @@ async def test_a_name_that_something_else_holds_is_409() -> None:
     async with door(handler) as gitlab:
         status, said, _ = await gitlab.post()
         assert (status, said["reason"]) == (409, "name_taken")
+
+
+async def test_strangers_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with door(Scripted()) as gitlab:
+        for number in range(5):
+            assert (await gitlab.post(sent={"X-Gitlab-Token": f"guess-{number}"}))[0] == 401
+    assert caplog.text.count("a webhook was refused (401): the token is none of ours") == 1
 
 
 async def test_secrets_are_read_at_each_request_and_none_at_all_admits_nobody() -> None:
