@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kills", type=int, default=8, help="how often the operator is killed in test_chaos.py (%(default)s)"
     )
+    for name, default, what in (
+        ("events", 120, "events that people cause in test_evening.py; from 300 on, two ingestors of each kind"),
+        ("kills", 3, "how often a process is killed in test_evening.py, operators that die by themselves besides"),
+        ("seed", 20261201, "what test_evening.py draws from"),
+    ):
+        parser.addoption(f"--evening-{name}", type=int, default=default, help=f"{what} (%(default)s)")
 
 
 class Kubectl(Protocol):
