@@ -46,12 +46,13 @@ class MemoryQueue:
         self.most_receives = most_receives
         self._clock = clock
         self._arrived = asyncio.Event()
-        self._serial = 0
+        self._puts = 0
+        self._handles = 0
 
     def put(self, body: str, *, group: str = "", attributes: dict[str, str] | None = None) -> str:
         """Add a message; its id."""
-        self._serial += 1
-        entry = Entry(f"m{self._serial}", body, group or f"g{self._serial}", attributes or {})
+        self._puts += 1
+        entry = Entry(f"m{self._puts}", body, group or f"g{self._puts}", attributes or {})
         self.entries.append(entry)
         self._arrived.set()
         return entry.id
@@ -156,9 +157,9 @@ class MemoryQueue:
         return min(ends, default=float("inf"))
 
     def _leased(self, entry: Entry, visibility: int) -> Message:
-        self._serial += 1
+        self._handles += 1
         entry.receives += 1
-        entry.handle = f"h{self._serial}"
+        entry.handle = f"h{self._handles}"
         entry.visible = self._clock() + visibility
         self.log.append(("receive", entry.id))
         return Message(entry.id, entry.handle, entry.body, entry.attributes, entry.receives)

@@ -8,6 +8,7 @@ Each call has a short timeout and is made once: whoever calls backs off by itsel
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import threading
 import uuid
@@ -50,6 +51,7 @@ _ADVICE = {
     "SignatureDoesNotMatch": "check the secret key and the machine's clock",
     "InvalidMessageContents": "the message holds characters that SQS refuses",
 }
+_NAME = re.compile(r"\A[!-~]{1,128}\Z")
 _REGION = re.compile(r"^(?:sqs(?:-fips)?\.)?([a-z]{2,4}(?:-[a-z]+)+-[0-9])\.(?:queue\.)?amazonaws\.com")
 
 
@@ -92,7 +94,7 @@ class Queue(Protocol):
         """End the lease, so that the next one gets the message after `seconds`."""
 
     async def send(self, body: str, *, group: str, once: str) -> None:
-        """Put a message on the queue. FIFO only: `group` is its lane, `once` (≤ 128 characters) its identity."""
+        """Put a message on the queue. FIFO only: `group` is its lane, `once` its identity for five minutes."""
 
     async def traits(self) -> Traits:
         """Read now."""
@@ -157,7 +159,7 @@ class SqsQueue:
 
     async def send(self, body: str, *, group: str, once: str) -> None:
         """As the Protocol says; raises Invalid for a text that SQS refuses, such as one above 1 MiB."""
-        lane = {"MessageGroupId": group, "MessageDeduplicationId": once} if self._fifo else {}
+        lane = {"MessageGroupId": _name(group), "MessageDeduplicationId": _name(once)} if self._fifo else {}
         await self._call("send_message", MessageBody=body, **lane)
 
     async def traits(self) -> Traits:
@@ -243,6 +245,11 @@ def _message(found: Mapping[str, Any]) -> Message:
         attributes=attributes,
         receives=int(receives) if receives.isdecimal() else 1,
     )
+
+
+def _name(text: str) -> str:
+    """As SQS takes it, which is up to 128 characters of printable ASCII without spaces."""
+    return text if _NAME.match(text) else hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _outdated(error: Exception) -> bool:

@@ -74,21 +74,30 @@ async def consume(
     stop: asyncio.Event,
     metrics: SqsMetrics,
     clock: Callable[[], float] = machine_clock,
+    poll: int = POLL_SECONDS,
 ) -> None:
     """Handle messages until `stop`; then give back what was not begun and end within LONGEST_END_SECONDS.
 
     `concurrency`: messages at once; `visibility`: seconds of a lease, extended at a third of it; `topic_arns`: SNS
-    topics that are taken, any if empty; `clock` goes on while the machine is suspended. Raises Invalid, with nothing
-    left in hand, where the queue does not exist or a permission is missing.
+    topics that are taken, any if empty; `clock` goes on while the machine is suspended; `poll`: seconds that a receive
+    waits, at most POLL_SECONDS. Raises Invalid, with nothing left in hand, where the queue does not exist or a
+    permission is missing.
     """
     gate = Gate(clock)
     settlement = Settlement(queue, handler, gate, topic_arns)
-    consumer = _Consumer(queue, settlement, gate, concurrency, visibility, metrics, clock)
+    consumer = _Consumer(queue, settlement, gate, _Measures(concurrency, visibility, poll), metrics, clock)
     ending = asyncio.create_task(_end_at(stop, gate))
     try:
         await consumer.run()
     finally:
         ending.cancel()
+
+
+@dataclass(frozen=True)
+class _Measures:
+    concurrency: int
+    visibility: int
+    poll: int
 
 
 class _Consumer:
@@ -99,16 +108,14 @@ class _Consumer:
         queue: Queue,
         settlement: Settlement,
         gate: Gate,
-        concurrency: int,
-        visibility: int,
+        measures: _Measures,
         metrics: SqsMetrics,
         clock: Callable[[], float],
     ) -> None:
         self._queue = queue
         self._settlement = settlement
         self._gate = gate
-        self._concurrency = concurrency
-        self._visibility = visibility
+        self._measures = measures
         self._metrics = metrics
         self._clock = clock
         self._fifo = True
@@ -159,20 +166,21 @@ class _Consumer:
 
     async def _may_receive(self) -> bool:
         """Wait for a free worker while no service is away; False at the end."""
-        while not self._gate.ending.is_set() and (len(self._workers) >= self._concurrency or self._gate.shut):
+        while not self._gate.ending.is_set() and (len(self._workers) >= self._measures.concurrency or self._gate.shut):
             self._gate.changed.clear()
             await self._gate.changed.wait()
         return not self._gate.ending.is_set()
 
     async def _receive(self) -> list[Lease]:
         """One receive. On FIFO one message: SQS would give ten of one group at once, which then overtake each other."""
-        count = 1 if self._fifo else min(MOST_AT_ONCE, self._concurrency - len(self._workers))
+        count = 1 if self._fifo else min(MOST_AT_ONCE, self._measures.concurrency - len(self._workers))
+        wait, visibility = self._measures.poll, self._measures.visibility
         began = self._clock()
-        messages = await self._queue.receive(count, wait=POLL_SECONDS, visibility=self._visibility)
+        messages = await self._queue.receive(count, wait=wait, visibility=visibility)
         took = self._clock() - began
         # an answer that came late may have been given at any time since the question
-        age = took if took > POLL_SECONDS + _LATE_SECONDS else 0.0
-        return [Lease(self._queue, one, self._visibility, clock=self._clock, age=age) for one in messages]
+        age = took if took > wait + _LATE_SECONDS else 0.0
+        return [Lease(self._queue, one, visibility, clock=self._clock, age=age) for one in messages]
 
     async def _work(self, lease: Lease) -> None:
         try:
@@ -192,7 +200,7 @@ class _Consumer:
         now = asyncio.get_running_loop().time()
         end = now + FINISH_SECONDS
         late = asyncio.create_task(self._return_late(poll))
-        await _until(now + POLL_SECONDS + _LATE_SECONDS, {late})
+        await _until(now + self._measures.poll + _LATE_SECONDS, {late})
         self._gate.returning = True
         for lease, worker in reversed(list(self._workers.items())):
             if lease in self._gate.resting:

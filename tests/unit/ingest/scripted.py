@@ -27,7 +27,7 @@ def body(name: str) -> str:
 class Script:
     """Handles events by name: each try takes the next step, seconds to take or an error to raise; then it is done."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], queue: MemoryQueue) -> None:
         self.steps: dict[str, list[Step]] = defaultdict(list)
         self.away: Exception | None = None
         """Raised for every event while it is set."""
@@ -36,6 +36,7 @@ class Script:
         self.busy = 0
         self.busiest = 0
         self._clock = clock
+        self._queue = queue
 
     async def handle(self, event: Event) -> Outcome:
         name = str(event.payload["name"])
@@ -47,6 +48,7 @@ class Script:
         finally:
             self.busy -= 1
         self.done.append(name)
+        self._queue.log.append(("handled", name))
         return Outcome(Reason.FIRED, runs=(name,))
 
     async def _step(self, name: str) -> None:
@@ -74,7 +76,7 @@ class Scene:
         loop = asyncio.get_running_loop()
         self.began = loop.time()
         self.queue = MemoryQueue(clock=loop.time, fifo=fifo, most_receives=most_receives)
-        self.script = Script(loop.time)
+        self.script = Script(loop.time, self.queue)
         self.stop = asyncio.Event()
         self.registry = CollectorRegistry()
         self._metrics = SqsMetrics.on(self.registry)
@@ -86,21 +88,28 @@ class Scene:
         """Seconds since the beginning."""
         return self._loop.time() - self.began
 
-    def start(self, *, concurrency: int = 8, visibility: int = 120, topic_arns: tuple[str, ...] = ()) -> None:
-        self._tasks.append(
-            asyncio.create_task(
-                consume(
-                    self.queue,
-                    self.script,
-                    concurrency=concurrency,
-                    visibility=visibility,
-                    topic_arns=topic_arns,
-                    stop=self.stop,
-                    metrics=self._metrics,
-                    clock=lambda: self._loop.time() + self.asleep,
-                )
-            )
+    def start(
+        self,
+        *,
+        concurrency: int = 8,
+        visibility: int = 120,
+        topic_arns: tuple[str, ...] = (),
+        stop: asyncio.Event | None = None,
+    ) -> asyncio.Task[None]:
+        """One more process; without a `stop` of its own `end` ends it."""
+        work = consume(
+            self.queue,
+            self.script,
+            concurrency=concurrency,
+            visibility=visibility,
+            topic_arns=topic_arns,
+            stop=stop or self.stop,
+            metrics=self._metrics,
+            clock=lambda: self._loop.time() + self.asleep,
         )
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        return task
 
     async def end(self) -> float:
         """SIGTERM; how many seconds the end took."""

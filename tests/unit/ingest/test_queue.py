@@ -181,6 +181,17 @@ async def test_what_is_sent_has_a_lane_and_an_identity_on_fifo_only(
     assert (ordered["MessageGroupId"], ordered["MessageDeduplicationId"]) == ("g", "o")
 
 
+async def test_a_lane_that_sqs_has_no_letters_for_is_named_by_its_digest(sqs: SqsProxy, fifo: SqsQueue) -> None:
+    sqs.order("SendMessage", Answer(body={"MessageId": "1"}), Answer(body={"MessageId": "2"}))
+    await fifo.send("text", group="group/Größe", once="")
+    await fifo.send("text", group="g" * 200, once="a b")
+    names = {
+        call.request[name] for call in sqs.calls("SendMessage") for name in ("MessageGroupId", "MessageDeduplicationId")
+    }
+    assert {len(name) for name in names} == {64}
+    assert len(names) == 4
+
+
 async def test_a_text_that_sqs_refuses_is_invalid(sqs: SqsProxy, queue: SqsQueue) -> None:
     sqs.order(
         "SendMessage",
