@@ -15,6 +15,7 @@ import yaml
 from cluster import Cluster
 from demo import evidence
 from demo.analyst import analyst
+from demo.processes import Ingestor
 from demo.stage import BOT_TOKEN, MODEL_KEY, READ_TOKEN, Names, Stage, wait_for
 from hummingbird_ai.testing import GeminiServer
 from hummingbird_ai.testing.replies import Reply, Script
@@ -38,7 +39,7 @@ class Scene:
         return self.script(body, n)
 
     def configure(self, **changes: Any) -> None:
-        """Write config.yaml: that of the demo, with sections changed or added."""
+        """Write config.yaml: that of the demo, with sections changed or added; a value of None takes its key out."""
         config: dict[str, Any] = {
             "gitlab": {"url": self.gitlab.url, "token_env": "GITLAB_TOKEN"},
             "models": {
@@ -56,8 +57,19 @@ class Scene:
             },
         }
         for section, values in changes.items():
-            config[section] = {**config.get(section, {}), **values}
+            merged = {**config.get(section, {}), **values}
+            config[section] = {key: value for key, value in merged.items() if value is not None}
         self.stage.configure(yaml.safe_dump(config))
+
+    @contextmanager
+    def ingesting(self, transport: str, name: str = "", *, port: int = 0) -> Iterator[Ingestor]:
+        """An ingest process ("sqs" or "webhook") for as long as the block lasts, Ready; `port` is the webhook's."""
+        process = self.stage.ingest(transport, name or f"ingest-{transport}", port=port)
+        try:
+            process.wait_until_ready()
+            yield process
+        finally:
+            process.stop()
 
     def run(self, name: str, **spec: Any) -> None:
         """Apply an AgentRun on merge request 42; `target=None` for one without."""
@@ -122,10 +134,10 @@ class Scene:
         self.stage.kubectl("patch", "lease", "hummingbird-operator", "-n", self.stage.names.runs, *patch)
 
     def log(self) -> str:
-        """The end of every operator's log."""
+        """The end of the log of every operator and ingestor."""
         return "\n".join(
             f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-25:])
-            for path in sorted(self.stage.folder.glob("operator-*.log"))
+            for path in sorted([*self.stage.folder.glob("operator-*.log"), *self.stage.folder.glob("ingest-*.log")])
         )
 
 
