@@ -8,67 +8,57 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
 
 from hummingbird_operator.api.agentrun import Notice
-from hummingbird_operator.delivery.cleaning import clean
-from hummingbird_operator.delivery.inert import MAXIMUM, inert_block, make_inert, one_line
+from hummingbird_operator.delivery.inert import one_line
 from hummingbird_operator.delivery.markers import Marker
-from hummingbird_operator.delivery.redact import redact
+from hummingbird_operator.delivery.parts import (
+    GREEN_SINCE,
+    TRANSCRIPT_CHARACTERS,
+    TRANSCRIPT_SUMMARY,
+    Footer,
+    below,
+    count,
+    inert,
+    sentences,
+    transcript_block,
+    without_secrets,
+)
 
-TRANSCRIPT_SUMMARY = "Agent transcript"
-TRANSCRIPT_CHARACTERS = 90_000
-"""At most so much of the transcript stands in a note (seed 000 §9.1); the session store has all of it."""
+__all__ = [
+    "COMMAND",
+    "EMPTY_ANSWER",
+    "GREEN_SINCE",
+    "REPLY_PROMPT",
+    "RUN_PROMPT",
+    "TRANSCRIPT_CHARACTERS",
+    "TRANSCRIPT_SUMMARY",
+    "Footer",
+    "answer",
+    "cancelled",
+    "denied",
+    "failure",
+    "help_text",
+    "placeholder",
+    "queue_full",
+    "session_expired",
+    "session_never_saved",
+    "session_unreadable",
+    "superseded",
+    "timed_out",
+    "too_long",
+    "unknown_command",
+]
 
+COMMAND = "/hummingbird"
 EMPTY_ANSWER = "The agent ended without a text to show."
 REPLY_PROMPT = (
     "Reply to this note to go on with the agent: the conversation and its files are kept (`session: {session}`)."
 )
 RUN_PROMPT = "The conversation and its files are kept: an AgentRun with `session: {session}` and a `message` goes on."
-START_ANEW = "To start a new one, write `/hummingbird` and the workflow's name as the first line of a new comment."
-SUPERSEDED_NEXT = "Nothing has to be done where the newer commit is looked at by itself; else start a new run."
-TOO_LONG_NEXT = "All of it is in the session store: who runs Hummingbird here can read it there."
-GREEN_SINCE = "The pipeline has turned green since."
-_TEXT_CHARACTERS = MAXIMUM - TRANSCRIPT_CHARACTERS - 20_000
 _MESSAGE_CHARACTERS = 4_000
 _SHORT_CHARACTERS = 10_000
-_SHOWN_INCOMPLETE = 10
 _SHOWN_WORKFLOWS = 100
-
-
-@dataclass(frozen=True)
-class Footer:
-    """What stands under an answer. Tokens are totals of the run; `sha` is the head it looked at.
-
-    `cost_usd` None: not known. `cost_is_ceiling`: the model has no price, so the highest rate was charged.
-    `incomplete` names what could not be read, in words for people.
-    """
-
-    model: str
-    turns: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-    sha: str | None = None
-    cost_is_ceiling: bool = False
-    incomplete: Sequence[str] = ()
-    pipeline_green: bool = False
-
-    def lines(self, secrets: Sequence[str] = ()) -> list[str]:
-        """The footer as paragraphs of markdown."""
-        facts = [
-            f"Model {one_line(self.model, limit=100)}",
-            _count(self.turns, "turn"),
-            f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out",
-            _cost(self.cost_usd, self.cost_is_ceiling),
-            f"commit {one_line(self.sha, limit=64)[:12]}" if self.sha else "",
-        ]
-        paragraphs = [GREEN_SINCE] if self.pipeline_green else []
-        paragraphs += (
-            [_not_read([_without_secrets(entry, secrets) for entry in self.incomplete])] if self.incomplete else []
-        )
-        return [*paragraphs, " · ".join(fact for fact in facts if fact)]
 
 
 def placeholder(*, workflow: str, marker: Marker) -> str:
@@ -92,9 +82,9 @@ def answer(
     `reply_prompt` only when the session is saved and the run is not itself an answer to a reply; `by_comment` where
     comments reach the operator, else the prompt says how to go on with an AgentRun.
     """
-    parts = [*_sentences(notices, secrets), _inert(text, secrets) or EMPTY_ANSWER]
+    parts = [*sentences(notices, secrets), inert(text, secrets) or EMPTY_ANSWER]
     prompt = (REPLY_PROMPT if by_comment else RUN_PROMPT).format(session=marker.id) if reply_prompt else ""
-    return _note([*parts, *_below(footer, transcript, prompt, secrets)], marker)
+    return _note([*parts, *below(footer, transcript, prompt, secrets)], marker)
 
 
 def failure(
@@ -107,9 +97,13 @@ def failure(
     transcript: str = "",
     secrets: Sequence[str] = (),
 ) -> str:
-    """The run failed: `message` is a sentence for people, `partial` what the agent had found until then."""
+    """The run failed: `message` is a sentence for people, `partial` what the agent had found until then.
+
+    Without `workflow` (it is configured no more) nobody is told to start it again.
+    """
     what = f" Workflow: {one_line(workflow)}." if workflow else ""
-    head = [f"Hummingbird analysis failed.{what}", _inert(message, secrets, _MESSAGE_CHARACTERS)]
+    again = _again(marker) if workflow else ""
+    head = [f"Hummingbird analysis failed.{what}", inert(message, secrets, _MESSAGE_CHARACTERS), again]
     return _ended(head, partial, footer, transcript, secrets, marker)
 
 
@@ -124,7 +118,8 @@ def cancelled(
 ) -> str:
     """The run was cancelled or deleted; `by` names who asked, without notifying them."""
     who = f" by {one_line(by, limit=100)}" if by else ""
-    return _ended([f"Hummingbird analysis cancelled{who}."], partial, footer, transcript, secrets, marker)
+    head = [f"Hummingbird analysis cancelled{who}.", _again(marker)]
+    return _ended(head, partial, footer, transcript, secrets, marker)
 
 
 def timed_out(
@@ -137,7 +132,7 @@ def timed_out(
     secrets: Sequence[str] = (),
 ) -> str:
     """The run used up its time, `limits.timeoutSeconds`."""
-    head = [f"Hummingbird analysis stopped: it had {_count(seconds, 'second')} and used them up."]
+    head = [f"Hummingbird analysis stopped: it had {count(seconds, 'second')} and used them up.", _again(marker)]
     return _ended(head, partial, footer, transcript, secrets, marker)
 
 
@@ -152,41 +147,42 @@ def superseded(
 ) -> str:
     """A newer commit came before the run was done; `partial` is what the agent had found about the older one."""
     newer = f" ({one_line(newer_sha, limit=64)[:12]})" if newer_sha else ""
-    head = [f"Superseded: the merge request has a newer commit{newer}, so this run was stopped. {SUPERSEDED_NEXT}"]
+    what = f"Superseded: the merge request has a newer commit{newer}, so this run was stopped."
+    head = [what, _again(marker, when="If the newer commit gets no run by itself")]
     return _ended(head, partial, footer, transcript, secrets, marker)
 
 
 def too_long(*, marker: Marker, partial: str = "", footer: Footer | None = None, secrets: Sequence[str] = ()) -> str:
     """GitLab refused the whole text for its length: the beginning of what was found, without the transcript."""
-    head = ["GitLab refused the full text of this note because of its length, so it is shortened here.", TOO_LONG_NEXT]
-    beginning = _inert(partial, secrets, _SHORT_CHARACTERS)
-    below = _below(footer, "", "", secrets) if footer else []
-    return _note([*head, beginning, *below], marker)
+    what = "GitLab refused the full text of this note because of its length, so it is shortened here."
+    where = "All of it is in the session store: ask who runs Hummingbird here for it."
+    beginning = inert(partial, secrets, _SHORT_CHARACTERS)
+    return _note([what, where, beginning, *(below(footer, "", "", secrets) if footer else [])], marker)
 
 
 def session_expired(*, marker: Marker) -> str:
     """A reply to a session that is not kept any more: never a silent cold start (seed 000 §10.5)."""
-    return _note([f"This conversation is not kept any more, so the agent cannot go on with it. {START_ANEW}"], marker)
+    return _note(["This conversation is not kept any more, so the agent cannot go on with it.", _again(marker)], marker)
 
 
 def session_never_saved(*, marker: Marker, why: str = "", secrets: Sequence[str] = ()) -> str:
     """A reply to a session that was never saved; `why` says what the earlier run knew of it."""
-    head = f"This conversation was never saved, so the agent cannot go on with it. {START_ANEW}"
-    return _note([head, _reason(why, secrets)], marker)
+    head = "This conversation was never saved, so the agent cannot go on with it."
+    return _note([head, _reason(why, secrets), _again(marker)], marker)
 
 
 def session_unreadable(*, marker: Marker, why: str = "", secrets: Sequence[str] = ()) -> str:
     """A reply to a session whose saved files are damaged, or are another workflow's; `why` says which."""
-    head = f"This conversation is kept, but it cannot be read back, so the agent cannot go on with it. {START_ANEW}"
-    return _note([head, _reason(why, secrets)], marker)
+    head = "This conversation is kept, but it cannot be read back, so the agent cannot go on with it."
+    return _note([head, _reason(why, secrets), _again(marker)], marker)
 
 
-def help_text(workflows: Mapping[str, str], *, marker: Marker, command: str = "/hummingbird") -> str:
+def help_text(workflows: Mapping[str, str], *, marker: Marker, command: str = COMMAND) -> str:
     """The workflows of a project with their descriptions, and how to start one."""
     return _notice(Notice.HELP, [*_workflow_list(workflows, command)], marker)
 
 
-def unknown_command(name: str, workflows: Mapping[str, str], *, marker: Marker, command: str = "/hummingbird") -> str:
+def unknown_command(name: str, workflows: Mapping[str, str], *, marker: Marker, command: str = COMMAND) -> str:
     """A command that names no workflow, or more than one by its beginning."""
     fitting = [workflow for workflow in workflows if name and workflow.startswith(name)]
     said = f"“{one_line(name, limit=60)}”"
@@ -216,8 +212,14 @@ def _notice(kind: Notice, parts: Sequence[str], marker: Marker) -> str:
     return _note(parts, dataclasses.replace(marker, id=None, sha=None, notice=kind.value))
 
 
+def _again(marker: Marker, *, when: str = "To start a new run") -> str:
+    """What a person can do next; the run's marker knows the workflow."""
+    start = f"`{COMMAND} {one_line(marker.wf, limit=60)}`" if marker.wf else f"`{COMMAND}` and a workflow's name"
+    return f"{when}, write {start} as the first line of a new comment."
+
+
 def _reason(why: str, secrets: Sequence[str]) -> str:
-    said = one_line(_without_secrets(why, secrets), limit=500)
+    said = one_line(without_secrets(why, secrets), limit=500)
     return f"What is known of it: {said}" if said else ""
 
 
@@ -229,21 +231,10 @@ def _ended(
     secrets: Sequence[str],
     marker: Marker,
 ) -> str:
-    found = _inert(partial, secrets)
+    found = inert(partial, secrets)
     so_far = ["What the agent had found until then:", found] if found else []
-    below = _below(footer, transcript, "", secrets) if footer else _transcript(transcript, secrets)
-    return _note([*head, *so_far, *below], marker)
-
-
-def _below(footer: Footer, transcript: str, prompt: str, secrets: Sequence[str]) -> list[str]:
-    return ["---", *footer.lines(secrets), prompt, *_transcript(transcript, secrets)]
-
-
-def _transcript(transcript: str, secrets: Sequence[str]) -> list[str]:
-    if not transcript.strip():
-        return []
-    block = inert_block(_without_secrets(transcript, secrets), limit=TRANSCRIPT_CHARACTERS, language="markdown")
-    return [f"<details><summary>{TRANSCRIPT_SUMMARY}</summary>", block, "</details>"]
+    under = below(footer, transcript, "", secrets) if footer else transcript_block(transcript, secrets)
+    return _note([*head, *so_far, *under], marker)
 
 
 def _note(parts: Sequence[str], marker: Marker) -> str:
@@ -251,44 +242,12 @@ def _note(parts: Sequence[str], marker: Marker) -> str:
     return "\n\n".join([*(part for part in parts if part), marker.render()])
 
 
-def _inert(text: str, secrets: Sequence[str], limit: int = _TEXT_CHARACTERS) -> str:
-    """Inert, and empty where nothing would be seen. Never stripped: what stands before a slash keeps it harmless."""
-    inert = make_inert(_without_secrets(text, secrets), limit=limit)
-    return inert if inert.strip() else ""
-
-
-def _without_secrets(text: str, secrets: Sequence[str]) -> str:
-    """Cleaned first, so that a hidden character cannot split a secret; cut only afterwards, so that no half is left."""
-    return redact(clean(text), secrets)
-
-
-def _sentences(notices: Sequence[str], secrets: Sequence[str]) -> list[str]:
-    return [f"*{one_line(_without_secrets(notice, secrets), limit=500)}*" for notice in notices if notice.strip()]
-
-
 def _workflow_list(workflows: Mapping[str, str], command: str) -> list[str]:
     if not workflows:
-        return ["No workflow is set up for this project."]
+        return ["No workflow is set up for this project: ask who runs Hummingbird here for one."]
     start = one_line(command, limit=60)
     shown = list(workflows.items())[:_SHOWN_WORKFLOWS]
     rows = [f"- `{start} {one_line(name, limit=60)}` {one_line(text, limit=300)}" for name, text in shown]
     more = [f"- and {len(workflows) - len(shown)} more"] if len(workflows) > len(shown) else []
     head = "Write one of these as the first line of a comment; words after it go to the agent:"
     return [head, "\n".join([*rows, *more])]
-
-
-def _not_read(incomplete: Sequence[str]) -> str:
-    shown = [one_line(entry, limit=200) for entry in incomplete[:_SHOWN_INCOMPLETE]]
-    more = len(incomplete) - len(shown)
-    return "Not read: " + "; ".join([*shown, f"and {more} more"] if more else shown) + "."
-
-
-def _cost(cost: Decimal | None, is_ceiling: bool) -> str:
-    if cost is None:
-        return "cost unknown"
-    amount = f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"
-    return f"at most {amount} (the model has no price here)" if is_ceiling else amount
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -87,6 +87,8 @@ def _split(line: str) -> list[tuple[str, bool]] | None:
     rest = line[position:]
     if "$" in rest or "[[" in rest:
         return None
+    if line.count("$") > 1 and any(is_code and "@" in part for part, is_code in parts):
+        return None  # a reader that looks for mathematics first finds some that begins inside one span
     return [*parts, (rest, False)]
 
 

@@ -60,7 +60,7 @@ def test_a_fixed_answer_ends_with_a_marker_that_names_its_run_and_no_session(nam
 
 
 def test_a_project_without_workflows_is_told_so() -> None:
-    assert "No workflow is set up for this project." in bodies.help_text({}, marker=MARKER)
+    assert "No workflow is set up for this project: ask" in bodies.help_text({}, marker=MARKER)
 
 
 def test_an_answer_shows_text_footer_prompt_and_folded_transcript_in_this_order() -> None:
@@ -120,10 +120,75 @@ def test_secrets_are_in_no_part_of_a_body() -> None:
 
 def test_a_failure_keeps_what_was_found() -> None:
     body = bodies.failure("The model is away.", marker=MARKER, partial="Half of it", footer=FOOTER)
-    assert body.startswith("Hummingbird analysis failed.\n\nThe model is away.")
+    assert "To start a new run" not in body
+    assert body.startswith(
+        "Hummingbird analysis failed.\n\nThe model is away.\n\nTo start a new run, write `/hummingbird review`"
+    )
     assert "What the agent had found until then:\n\nHalf of it" in body
 
 
 def test_an_unknown_command_names_the_candidates_of_a_prefix() -> None:
     assert "could be any of: review, release." in bodies.unknown_command("re", WORKFLOWS, marker=MARKER)
     assert "No workflow “xyz”." in bodies.unknown_command("xyz", WORKFLOWS, marker=MARKER)
+
+
+WITHOUT_AN_ANSWER = {
+    "failure": bodies.failure("x", marker=MARKER, workflow="review"),
+    "cancelled": bodies.cancelled(marker=MARKER),
+    "timed out": bodies.timed_out(1, marker=MARKER),
+    "superseded": bodies.superseded(marker=MARKER),
+    "expired": bodies.session_expired(marker=MARKER),
+    "never saved": bodies.session_never_saved(marker=MARKER, why="The store was away."),
+    "unreadable": bodies.session_unreadable(marker=MARKER, why="context.json: not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_AN_ANSWER)
+def test_every_end_without_an_answer_says_how_to_begin_anew(name: str) -> None:
+    assert "write `/hummingbird review` as the first line of a new comment." in WITHOUT_AN_ANSWER[name]
+
+
+def test_who_does_not_know_the_workflow_is_told_to_name_one() -> None:
+    assert "`/hummingbird` and a workflow's name as the first line" in bodies.session_expired(marker=Marker("id"))
+
+
+def test_the_ends_of_a_session_have_each_their_own_words() -> None:
+    """Issue 6: an expired, never saved or broken session is answered, each in its own words."""
+    texts = [WITHOUT_AN_ANSWER[name] for name in ("expired", "never saved", "unreadable")]
+    assert ["not kept any more" in text for text in texts] == [True, False, False]
+    assert ["was never saved" in text for text in texts] == [False, True, False]
+    assert ["cannot be read back" in text for text in texts] == [False, False, True]
+    assert "What is known of it: The store was away." in texts[1]
+    assert "What is known of it: context.json: not JSON" in texts[2]
+
+
+def test_the_reasons_of_a_lost_session_hold_no_secret() -> None:
+    for body in (bodies.session_never_saved, bodies.session_unreadable):
+        assert "hunter2hunter2" not in body(marker=MARKER, why="at hunter2hunter2", secrets=["hunter2hunter2"])
+
+
+def test_a_superseded_run_keeps_what_was_found() -> None:
+    body = bodies.superseded(
+        marker=MARKER, newer_sha="4be1" * 10, partial="Half of it", footer=FOOTER, transcript="# Turn 1"
+    )
+    assert body.startswith("Superseded: the merge request has a newer commit (4be14be14be1), so this run was stopped.")
+    assert "What the agent had found until then:\n\nHalf of it\n\n---\n\nModel gemini-3" in body
+    assert "# Turn 1" in body
+
+
+def test_the_prompt_says_how_this_installation_is_answered() -> None:
+    by_comment = bodies.answer("x", footer=FOOTER, marker=MARKER, reply_prompt=True)
+    by_object = bodies.answer("x", footer=FOOTER, marker=MARKER, reply_prompt=True, by_comment=False)
+    assert "Reply to this note" in by_comment
+    assert "an AgentRun with" in by_object
+    assert all(f"session: {MARKER.id}" in body for body in (by_comment, by_object))
+
+
+def test_a_text_that_gitlab_found_too_long_is_replaced_by_its_beginning() -> None:
+    """sources.md §6 row 6: a short note, so that people see something."""
+    body = bodies.too_long(marker=MARKER, partial="The cause.\n" + "word\n" * 100_000, footer=FOOTER)
+    assert len(body) < 12_000
+    assert "because of its length" in body
+    assert "The cause." in body
+    assert "Model gemini-3" in body
+    assert parse_all(bodies.too_long(marker=MARKER)) == [MARKER]

@@ -61,6 +61,8 @@ ATTACKS = [
     "\\`@alice`",
     "| `a | @alice ` |",
     "$a`b$ @alice `c",
+    "````$a`b$ @alice `c````",
+    "`$x` and `$y @alice`",
     "$$\n\n```\n@alice\n```\n$$",
     "http://x`y @alice `z",
     "[[a`b]] @alice `c",
