@@ -121,9 +121,7 @@ def test_secrets_are_in_no_part_of_a_body() -> None:
 def test_a_failure_keeps_what_was_found() -> None:
     body = bodies.failure("The model is away.", marker=MARKER, partial="Half of it", footer=FOOTER)
     assert "To start a new run" not in body
-    assert body.startswith(
-        "Hummingbird analysis failed.\n\nThe model is away.\n\nTo start a new run, write `/hummingbird review`"
-    )
+    assert body.startswith("Hummingbird analysis failed.\n\nThe model is away.")
     assert "What the agent had found until then:\n\nHalf of it" in body
 
 
