@@ -170,6 +170,28 @@ async def test_what_came_while_the_api_server_was_away_is_replayed_when_it_is_ba
         assert [run["spec"]["trigger"]["noteId"] for run in await place.some_runs()] == [note]
 
 
+async def test_no_secret_is_in_any_log_of_the_whole_process_at_debug(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Libraries log, too: HTTP clients, the server, asyncio."""
+    caplog.set_level(logging.DEBUG)
+    place.hook()
+    async with place.webhook():
+        await place.says("/hummingbird look")
+        assert await place.some_runs()
+    (sent,) = (hook.log[-1] for hook in _hooks(place.gitlab))
+    text = caplog.text + "\n".join(str(vars(record)) for record in caplog.records)
+    assert "note" in text
+    hidden = [*ENVIRON.values(), SIGNING.removeprefix("whsec_"), sent["request_headers"]["webhook-signature"]]
+    assert [secret for secret in hidden if secret in text] == []
+
+
+def _hooks(gitlab: GitLabStandIn) -> list[Any]:
+    project = gitlab.state.project(APP)
+    assert project is not None
+    return list(project.hooks.values())
+
+
 @pytest.mark.parametrize(
     ("changes", "environ", "said"),
     [
