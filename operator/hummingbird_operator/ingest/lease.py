@@ -138,5 +138,8 @@ class Lease:
         except Invalid as error:
             self.fault, self.lost = error, str(error)
             return 0.0
+        except Exception:  # a fault of ours must not end the heartbeat in silence, or two would hold one message
+            logger.exception("the lease on message %s is not extended", self.message.id)
+            return self._visibility / 12
         self._until = began + seconds
         return self._visibility / 3
