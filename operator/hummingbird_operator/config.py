@@ -158,7 +158,7 @@ class TriggerRule(Section):
     action: Literal["allow", "deny"]
     """The verdict: allow or deny."""
     status: str | None = None
-    """Glob on the pipeline's status; `failed` where no rule names one."""
+    """Glob on a pipeline's status; without one a rule means `failed`. One that names it fits no merge request event."""
     user: str | None = None
     """Glob on the name of the person who acted."""
     branch: str | None = None
@@ -194,7 +194,7 @@ class WorkflowEntry(Section):
     projects: tuple[str, ...] = ("*",)
     """Globs of the projects that may use it; the allow list `projects` holds as well."""
     trigger_rules: tuple[TriggerRule, ...] | None = None
-    """Which events start it; absent: all."""
+    """Which events start it; absent: every merge request event, and failed pipelines."""
     data_sources: dict[Literal["gitlab", "konflux", "testing_farm"], DataSource] = {}
     """What its model may read: gitlab, konflux, testing_farm."""
     model: str | None = None

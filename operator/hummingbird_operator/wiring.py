@@ -15,13 +15,14 @@ from hummingbird_operator.adapters import ClaimedSandboxes, RunEvents
 from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming
 from hummingbird_operator.agentruns.control import Runs
+from hummingbird_operator.agentruns.delivering import Delivering
 from hummingbird_operator.agentruns.doors import SOURCES, ConfiguredDoors
 from hummingbird_operator.agentruns.gating import Gating
 from hummingbird_operator.agentruns.keeping import Keeping
 from hummingbird_operator.agentruns.notebook import Notebook
 from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.agentruns.pages import NotePages
-from hummingbird_operator.agentruns.resolve import SUPPORTED
+from hummingbird_operator.agentruns.resolve import SUPPORTED, visibility
 from hummingbird_operator.agentruns.runner import Runner
 from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.agentruns.work import Worker
@@ -169,19 +170,19 @@ def lead(
     notes = _notes(settings, check)
     doors = ConfiguredDoors(settings, check, notes.bot_id if notes else None)
     notebook = Notebook(around("forge", notes), forge_threads) if notes else None
-    by_comment = config.ingest.queue_url is not None or bool(
-        config.gitlab and (config.gitlab.webhook_secret_env or config.gitlab.webhook_secret_file)
-    )
-    pages = NotePages(partial(secrets, settings), has_price=doors.has_price, workflows=workflows, by_comment=by_comment)
+    pages = _pages(settings, workflows, doors)
     events = RunEvents(recorder)
     sandboxes = around("sandboxes", ClaimedSandboxes(claims, exec_, config.sandbox, check))
     clean = partial(_clean, settings)
     worker = _worker(settings, around("doors", doors), metrics, clean, check, around)
     gating = Gating(notebook, runs)
-    noting = Noting(status, notebook, pages, gating, retry_seconds=config.limits.delivery_retry_seconds, clock=now)
-    keeping = Keeping(
-        status, sandboxes, worker, noting, threads, forge_threads, retry_seconds=config.limits.retry_seconds, clock=now
+    noting = Noting(status, notebook, pages, gating, clock=now)
+    internal = partial(visibility, config=config)
+    delivering = Delivering(
+        status, notebook, pages, noting, internal, retry_seconds=config.limits.delivery_retry_seconds, clock=now
     )
+    patience = config.limits.retry_seconds
+    keeping = Keeping(status, sandboxes, worker, delivering, threads, forge_threads, retry_seconds=patience, clock=now)
     claiming = Claiming(status, sandboxes, events, metrics, keeping.admit, clean, now)
     accepting = Accepting(status, notebook, events, doors.check, claiming.quiet, metrics, now)
     working = Working(status, sandboxes, worker, threads, claiming.replace, metrics, clean, now, runs, gating.outdated)
@@ -199,6 +200,17 @@ def lead(
     )
 
     return Leading(runs, runner, partial(_close, (threads, forge_threads), notes))
+
+
+def _pages(settings: Settings, workflows: Workflows, doors: ConfiguredDoors) -> NotePages:
+    gitlab, ingest = settings.config.gitlab, settings.config.ingest
+    hooks = gitlab is not None and bool(gitlab.webhook_secret_env or gitlab.webhook_secret_file)
+    return NotePages(
+        partial(secrets, settings),
+        has_price=doors.has_price,
+        workflows=workflows,
+        by_comment=hooks or ingest.queue_url is not None,
+    )
 
 
 def _close(executors: Sequence[ThreadPoolExecutor], notes: Notes | None) -> None:

@@ -107,11 +107,12 @@ class Accepting:
         return order.target.sha or head.sha
 
     async def refuse(self, facts: Facts, decision: Decision, control: Control) -> None:
-        """Say what must be mended, and end."""
+        """Say what must be mended, and end; where a person asked, the merge request is told first."""
         run = await self._status.take_over(
             facts.run, objects.refused(facts.run, facts.me, decision.message, self._clock())
         )
-        await self._ended(run)
+        if c.is_true(run.status.conditions, c.RunCondition.FINISHED):
+            await self._ended(run)
 
     async def take_over(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Fence off whoever had the run."""

@@ -102,6 +102,7 @@ class Runs:
         self._views: dict[str, RunView] = {}
         self._turns: Mapping[str, Turn] = {}
         self._controls: dict[str, Control] = {}
+        self._lanes: dict[str, str] = {}
         self._carriers: dict[str, AgentRun] = {}
         """Runs that answer others' words too; kept when they are finished, for the others' sake."""
 
@@ -111,6 +112,7 @@ class Runs:
         self._carry(run, gone=gone)
         if gone or c.is_true(run.status.conditions, c.RunCondition.FINISHED):
             self._seen.pop(uid, None)
+            self._lanes.pop(uid, None)
             changed = self._views.pop(uid, None) is not None
         else:
             unknown = uid not in self._seen
@@ -119,6 +121,7 @@ class Runs:
             changed = self._views.get(uid) != new
             self._views[uid] = new
             if unknown:
+                self._lanes[uid] = objects.lane(run)
                 self._tell_older(run)
         if changed:
             self._grant()
@@ -166,21 +169,20 @@ class Runs:
 
     def newer(self, run: AgentRun) -> AgentRun | None:
         """The latest automatic run of the same workflow and merge request that came after it, for another commit."""
-        trigger, lane = run.spec.trigger, objects.lane(run)
-        if trigger is None or not trigger.automatic or not lane or settled(run, c.RunCondition.ANSWERED):
+        own, lane = self._views.get(run.metadata.uid), self._lanes.get(run.metadata.uid)
+        if own is None or not own.automatic or not lane or settled(run, c.RunCondition.ANSWERED):
             return None
         later = [
-            other
-            for other in self._seen.values()
-            if other.spec.trigger is not None
-            and other.spec.trigger.automatic
-            and objects.lane(other) == lane
-            and objects.commit(other) not in ("", objects.commit(run))
-            and self._views[other.metadata.uid].created >= self._views[run.metadata.uid].created
-            and other.metadata.uid != run.metadata.uid
-            and not (other.spec.cancel or other.metadata.deleting)
+            (theirs.created, theirs.uid)
+            for theirs in self._views.values()
+            if theirs.automatic
+            and not theirs.ending
+            and self._lanes[theirs.uid] == lane
+            and theirs.uid != own.uid
+            and theirs.created >= own.created
+            and objects.commit(self._seen[theirs.uid]) not in ("", objects.commit(run))
         ]
-        return max(later, key=lambda other: self._views[other.metadata.uid].created, default=None)
+        return self._seen[max(later)[1]] if later else None
 
     def _tell_older(self, run: AgentRun) -> None:
         for uid, control in self._controls.items():

@@ -56,7 +56,7 @@ class ConfiguredDoors:
         check: Callable[[], None] = lambda: None,
         bot: Callable[[], int] | None = None,
     ) -> None:
-        """`check` raises where this process may not pay for a model's answer; `bot` is the notes' author, asked once."""
+        """`check` raises where this process may not pay for a model's answer; `bot` tells who writes the notes."""
         self._check = check
         self._bot = bot
         self._settings = settings

@@ -49,6 +49,12 @@ class Facts:
         return self.run.spec.cancel or self.run.metadata.deleting
 
     @property
+    def refused(self) -> bool:
+        """Its spec cannot be carried out: it was never accepted."""
+        found = c.find(self.run.status.conditions, c.RunCondition.ACCEPTED)
+        return found is not None and found.status == "False"
+
+    @property
     def deadline(self) -> datetime | None:
         """When the wall time of the run is up; None before its turn came."""
         resolved, start = self.run.status.resolved, self.run.status.start_time

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HEAD_LOOKS = 6
+LOOK_SECONDS = 1.0
+"""Between two looks whether a later run came; GitLab is asked only when one has."""
 HEAD_PAUSE_SECONDS = 2.0
 """GitLab shows an older head for some seconds after a push (pipelines-as-code#2453): so long the head is read again."""
 
@@ -79,7 +81,12 @@ class Gating:
         (control.overtaken if await self._moved(facts.run) else control.refuted).add(uid)
 
     async def outdated(self, run: AgentRun, control: Control) -> str:
-        """The newer commit, if the run at work was overtaken by it; empty where it goes on."""
+        """Wait until the run at work is overtaken by a newer commit, and return it."""
+        while not (newer := await self._newer_commit(run, control)):  # noqa: ASYNC110 - the head is asked of GitLab
+            await asyncio.sleep(LOOK_SECONDS)
+        return newer
+
+    async def _newer_commit(self, run: AgentRun, control: Control) -> str:
         newer = self._others.newer(run)
         if newer is None or newer.metadata.uid in control.refuted:
             return ""

@@ -25,7 +25,7 @@ from hummingbird_operator.errors import Conflict, Doubt, Invalid, NotFound, Sand
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Sandboxes
     from hummingbird_operator.agentruns.control import Control
-    from hummingbird_operator.agentruns.noting import Noting
+    from hummingbird_operator.agentruns.delivering import Delivering
     from hummingbird_operator.agentruns.runner import Apply
     from hummingbird_operator.agentruns.status import StatusWriter
 
@@ -45,7 +45,7 @@ class Keeping:
         status: StatusWriter,
         sandboxes: Sandboxes,
         worker: Worker,
-        noting: Noting,
+        delivering: Delivering,
         executor: Executor,
         quick: Executor,
         *,
@@ -60,7 +60,7 @@ class Keeping:
         self._status = status
         self._sandboxes = sandboxes
         self._worker = worker
-        self._noting = noting
+        self._delivering = delivering
         self._executor = executor
         self._retry_seconds = retry_seconds
         self._clock = clock
@@ -77,7 +77,7 @@ class Keeping:
     async def deliver(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Put the outcome into the note; a decision with a reason says that it cannot be done."""
         if decision.reason:
-            await self._noting.settle(facts.run, "False", decision.reason, decision.message)
+            await self._delivering.settle(facts.run, "False", decision.reason, decision.message)
             return
         try:
             said = await self._conversation(facts, control)
@@ -87,10 +87,10 @@ class Keeping:
             logger.warning("delivered without the conversation: %s", error, extra={"run": control.name})
             said = None
         try:
-            delivery = self._noting.deliver(_accounted(facts, said), said, control)
+            delivery = self._delivering.deliver(_accounted(facts, said), said, control)
             await control.unless_deleted(delivery, DELETED_SECONDS)
         except TimeoutError:  # the thread goes on by itself: the answer may still get into the note
-            await self._noting.give_up(facts.run, control)
+            await self._delivering.give_up(facts.run, control)
 
     async def save(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Store the session, then invite a reply; a run that never spoke to a model has nothing to store.
@@ -149,7 +149,7 @@ class Keeping:
         run, note = facts.run, facts.run.status.note
         if wanted and note is not None and isinstance(facts.order, Order) and run.spec.session is None:
             try:
-                await self._noting.write(run, facts.order, note, said, prompt=True)
+                await self._delivering.write(run, facts.order, note, said, prompt=True)
             except Doubt:
                 raise
             except (Unavailable, Invalid, NotFound) as error:

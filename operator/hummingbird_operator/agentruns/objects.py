@@ -110,17 +110,28 @@ def accepted(run: AgentRun, me: RunnerRef, order: Order, head_sha: str | None, n
 
 
 def refused(run: AgentRun, me: RunnerRef, message: str, now: datetime) -> AgentRunStatus:
-    """The spec cannot be carried out: one write says so and ends the run."""
+    """The spec cannot be carried out: one write says so and ends the run, unless a person waits to be told."""
+    known = {"runner": me, "target": render_target(run.spec.target) or None}
+    refusal = (c.RunCondition.ACCEPTED, "False", c.Failure.INVALID, message)
+    if asked_in_a_comment(run):
+        answered = (c.RunCondition.ANSWERED, "False", c.Failure.INVALID, message)
+        return with_status(
+            run, now, refusal, answered, (c.RunCondition.SUCCEEDED, "Unknown", c.Working.DELIVERING, message), **known
+        )
     return with_status(
         run,
         now,
-        (c.RunCondition.ACCEPTED, "False", c.Failure.INVALID, message),
+        refusal,
         (c.RunCondition.SUCCEEDED, "False", c.Failure.INVALID, message),
         (c.RunCondition.FINISHED, "True", c.Failure.INVALID, message),
-        runner=me,
-        target=render_target(run.spec.target) or None,
         completion_time=now,
+        **known,
     )
+
+
+def asked_in_a_comment(run: AgentRun) -> bool:
+    """Somebody asked on the merge request, and looks for the answer there."""
+    return run.spec.target is not None and run.spec.trigger is not None and run.spec.trigger.note_id is not None
 
 
 def waiting(run: AgentRun, reason: str, message: str, now: datetime) -> AgentRunStatus | None:

@@ -11,6 +11,7 @@ from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import Notice
 from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker
+from hummingbird_operator.delivery.parts import Footer
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.notebook import Head
@@ -139,7 +140,7 @@ class NotePages:
             secrets=self._secrets(),
         )
 
-    def _footer(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> bodies.Footer | None:
+    def _footer(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> Footer | None:
         resolved, used = run.status.resolved, run.status.usage
         if said is None and used is None:
             return None
@@ -154,7 +155,7 @@ class NotePages:
             tokens = used.total_tokens - used.output_tokens
             counted = (used.iterations, tokens, used.output_tokens, used.cost_usd)
         turns, input_tokens, output_tokens, cost_usd = counted
-        return bodies.Footer(
+        return Footer(
             model=model,
             turns=turns,
             input_tokens=input_tokens,

@@ -96,6 +96,14 @@ def resolve(spec: AgentRunSpec, config: Config, workflows: Workflows) -> Order:
     )
 
 
+def visibility(spec: AgentRunSpec, config: Config) -> bool | None:
+    """Whether a note on the target must be internal; None where nothing may be written, not even what is wrong."""
+    target = spec.target.gitlab if spec.target else None
+    if target is None or config.gitlab is None or config.project(target.project) is None:
+        return None
+    return _internal(spec, config, target)
+
+
 def _fixed_answer(spec: AgentRunSpec, config: Config, notice: Notice) -> Order:
     target = _target(spec, config)
     return Order(

@@ -81,5 +81,5 @@ def opening(
 def asked(task: Task, journal: RunJournal) -> Question | None:
     """The question as it stands: recorded, or settled by a call that was made. None while others may join it."""
     if (recorded := journal.question()) is not None:
-        return Question(**recorded)
+        return Question(str(recorded["text"]), bool(recorded["cut"]), tuple(recorded["runs"]))
     return Question(task.order.message, task.order.message_cut) if not task.resumes or journal.begun() else None

@@ -70,7 +70,7 @@ class Working:
     ) -> None:
         """`replaced` lets another sandbox take a lost one's place; `clean` redacts secrets from texts.
 
-        `outdated` gives the newer commit by which a run was overtaken, or an empty text.
+        `outdated` returns once the run was overtaken by a newer commit, and says which.
         """
         self._others = others
         self._outdated = outdated
@@ -175,9 +175,7 @@ class Working:
                 control.abort.set(Outcome.SHUTTING_DOWN)
 
     async def _end_when_outdated(self, run: AgentRun, control: Control) -> None:
-        while not (newer := await self._outdated(run, control)):
-            await asyncio.sleep(PROGRESS_SECONDS)
-        control.newer_sha = newer
+        control.newer_sha = await self._outdated(run, control)
         control.abort.set(c.Success.SUPERSEDED)
 
     async def _watch(

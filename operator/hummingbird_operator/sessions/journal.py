@@ -171,10 +171,7 @@ class RunJournal:
     def question(self) -> dict[str, Any] | None:
         """What the model is asked, where that is more than the run's own message; as `record_question` was given it."""
         data = self._patiently(lambda: self._store.get(f"{self._prefix}/question.json"))
-        if data is None:
-            return None
-        record: dict[str, Any] = json.loads(data)
-        return record | {"runs": tuple(record["runs"])}
+        return None if data is None else _record(f"{self._prefix}/question.json", data)
 
     def record_question(self, question: Mapping[str, Any]) -> None:
         """Keep it, before the first turn; one that was kept already stands."""
@@ -244,15 +241,7 @@ class RunJournal:
             return None
         key = self._key(n, kind)
         data = self._patiently(lambda: self._store.get(key))
-        if data is None:
-            return None
-        try:
-            record = json.loads(data)
-        except ValueError as error:
-            raise Invalid(key, f"this record is not JSON: {error}") from error
-        if not isinstance(record, dict):
-            raise Invalid(key, "this record is not a JSON object")
-        return record
+        return None if data is None else _record(key, data)
 
     def _create(self, n: int, kind: str, record: Mapping[str, Any]) -> None:
         key, data = self._key(n, kind), _dumped(record)
@@ -287,6 +276,16 @@ class RunJournal:
 
 def _intent(attempt: int) -> str:
     return "intent" if attempt == 1 else f"intent-{attempt}"
+
+
+def _record(key: str, data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except ValueError as error:
+        raise Invalid(key, f"this record is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Invalid(key, "this record is not a JSON object")
+    return record
 
 
 def _led_by_another(key: str) -> Conflict:

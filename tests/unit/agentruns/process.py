@@ -22,6 +22,7 @@ from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming, Sandboxes
 from hummingbird_operator.agentruns.control import Control, Runs
 from hummingbird_operator.agentruns.decide import Decision, Step
+from hummingbird_operator.agentruns.delivering import Delivering
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.gating import Gating
 from hummingbird_operator.agentruns.keeping import Keeping
@@ -29,7 +30,7 @@ from hummingbird_operator.agentruns.notebook import Forge, Notebook
 from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.agentruns.pages import NotePages
 from hummingbird_operator.agentruns.paying import GuardedModel
-from hummingbird_operator.agentruns.resolve import Order
+from hummingbird_operator.agentruns.resolve import Order, visibility
 from hummingbird_operator.agentruns.runner import Runner
 from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.agentruns.ttl import Reaper
@@ -138,9 +139,20 @@ class Process:
             clean=clean,
         )
         gating = Gating(notebook, self.runs)
-        noting = Noting(self.status, notebook, pages, gating, retry_seconds=limits.delivery_retry_seconds, clock=clock)
+        internal = partial(visibility, config=settings.config)
+        longer = limits.delivery_retry_seconds
+        noting = Noting(self.status, notebook, pages, gating, clock=clock)
+        pen_and_paper = (self.status, notebook, pages, noting, internal)
+        delivering = Delivering(*pen_and_paper, retry_seconds=longer, clock=clock)
         keeping = Keeping(
-            self.status, sandboxes, worker, noting, threads, threads, retry_seconds=limits.retry_seconds, clock=clock
+            self.status,
+            sandboxes,
+            worker,
+            delivering,
+            threads,
+            threads,
+            retry_seconds=limits.retry_seconds,
+            clock=clock,
         )
         claiming = Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clean, clock)
         accepting = Accepting(self.status, notebook, world.events, lambda _: None, claiming.quiet, metrics, clock)

@@ -366,3 +366,42 @@ async def test_a_session_that_was_never_saved_is_told_from_one_that_is_gone(worl
     (note,) = world.notes_of(world.run("later"))
     assert note.body.startswith("This conversation is not kept any more")
     assert len(world.model.calls) == 3
+
+
+async def test_who_asked_for_what_cannot_be_is_told_in_the_thread(world: World) -> None:
+    asked = world.person_writes("and?")
+    world.command("reply", note=asked, session="0f9b7c1e-8a51-4f5e-9d2e-1c5a3f0b7d11", workflow="gone", message="and?")
+    await world.live()
+    assert outcome(world, "reply") == ("False", "Invalid")
+    (note,) = world.notes_of(world.run("reply"))
+    assert note.discussion_id == asked.discussion_id
+    assert "there is no workflow 'gone'" in note.body
+    assert [award["name"] for award in asked.emoji] == ["x"]
+
+
+@pytest.mark.parametrize("nth", range(14))
+async def test_a_refusal_is_told_once_whenever_the_operator_dies(world: World, nth: int) -> None:
+    asked = world.person_writes("and?")
+    world.command("asked", note=asked, workflow="gone")
+    await world.live(lambda number, _: number == nth)
+    await world.live()
+    assert outcome(world, "asked") == ("False", "Invalid")
+    assert len(world.notes_of(world.run("asked"))) == 1
+
+
+async def test_a_refusal_in_an_internal_project_stays_internal(world: World) -> None:
+    world.internal = True
+    asked = world.person_writes("/hummingbird gone")
+    world.command("asked", note=asked, workflow="gone")
+    await world.live()
+    (note,) = world.notes_of(world.run("asked"))
+    assert note.internal
+
+
+async def test_nothing_is_written_to_a_project_outside_of_the_allow_list(world: World) -> None:
+    asked = world.person_writes("/hummingbird analyze-failures")
+    target = {"gitlab": {"project": "elsewhere/app", "mergeRequest": 42}}
+    world.command("asked", note=asked, target=target)
+    await world.live()
+    assert outcome(world, "asked") == ("False", "Invalid")
+    assert world.posts() == 0
