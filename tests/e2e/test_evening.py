@@ -35,7 +35,7 @@ from tests.standins.ministack import ministack
 
 LONG_FROM = 300
 """Events from which there are two ingestors of each kind."""
-PAUSE_SECONDS = 0.25
+PAUSE_SECONDS = 0.2
 """Between two acts, on average."""
 KILLED_UNTIL = 0.9
 """Part of the evening in which somebody may die."""

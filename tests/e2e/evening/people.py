@@ -58,22 +58,24 @@ class Evening:
         self._tokens = 0
         self._acts: dict[int, Act] = {}
         """By position in GitLab's log of events."""
+        self._burst: list[tuple[Place, str]] = []
+        """Replies that follow at once: where, in which thread."""
         self.done: Counter[str] = Counter()
         self.events = 0
         """Events that people caused."""
         self._verbs: dict[Callable[[], Act | None], int] = {
-            self._commands: 12,
-            self._talks: 6,
-            self._replies: 16,
-            self._replies_elsewhere: 2,
-            self._edits: 5,
+            self._commands: 14,
+            self._talks: 5,
+            self._replies: 18,
+            self._replies_elsewhere: 3,
+            self._edits: 4,
             self._remarks: 2,
             self._deletes: 1,
             self._pushes: 9,
-            self._starts_pipeline: 18,
-            self._moves_pipeline: 9,
+            self._starts_pipeline: 20,
+            self._moves_pipeline: 10,
             self._opens: 5,
-            self._drafts: 5,
+            self._drafts: 4,
             self._renames: 3,
             self._labels: 3,
             self._closes: 4,
@@ -89,6 +91,8 @@ class Evening:
     def act(self) -> None:
         """The next act; one that GitLab refuses, or for which there is no occasion, did not happen."""
         (verb,) = self._draw.choices(list(self._verbs), list(self._verbs.values()))
+        if self._burst:
+            verb = self._replies_again
         with contextlib.suppress(ApiError):
             self._record(verb)
 
@@ -115,7 +119,7 @@ class Evening:
     def _commands(self) -> Act | None:
         """A command, in a comment or in somebody's thread, by whoever."""
         mr = self._any()
-        user = self._draw.choices([*MEMBERS, "renovate-bot", STRANGER, GUEST], [5, 5, 3, 1, 2, 2])[0]
+        user = self._draw.choices([*MEMBERS, "renovate-bot", STRANGER, GUEST], [6, 6, 4, 2, 1, 1])[0]
         number = self._draw.randrange(len(COMMANDS))
         return self._writes("commands", mr, user, COMMANDS[number][0], meaning(mr.project, number))
 
@@ -141,16 +145,23 @@ class Evening:
         return Act(verb, user, mr, Said(note.id, means, note.internal, session, workflow, asked))
 
     def _replies(self) -> Act | None:
-        """A reply to a note of the bot; often several in a row to the same one, so that its session is busy."""
+        """A reply to a note of the bot; often several follow in the same thread, so that its session is busy."""
         mr = self._any()
         notes = [note for note in self._standing(mr.place) if note.author.username == BOT]
         if not notes:
             return None
-        note = self._draw.choice(notes[-3:])
+        discussion = self._draw.choice(notes[-3:]).discussion_id
+        self._burst = [(mr.place, discussion)] * self._draw.choices([0, 1, 2, 4], [6, 2, 2, 1])[0]
+        return self._replies_in(mr, discussion)
+
+    def _replies_again(self) -> Act | None:
+        place, discussion = self._burst.pop()
+        return self._replies_in(self._mrs[place], discussion)
+
+    def _replies_in(self, mr: Mr, discussion: str) -> Act:
         user = self._draw.choices([*MEMBERS, STRANGER, GUEST], [6, 6, 4, 1, 1])[0]
         token = self._token()
-        body = f"And {token}?\n\nI do not see it."
-        return self._answers("replies", mr, user, note.discussion_id, body, token)
+        return self._answers("replies", mr, user, discussion, f"And {token}?\n\nI do not see it.", token)
 
     def _replies_elsewhere(self) -> Act | None:
         """A reply in a thread of people, in which the bot may have spoken or not."""
@@ -206,7 +217,7 @@ class Evening:
         mr = self._any()
         user = self._draw.choice([*MEMBERS, "ci-runner", mr.author])
         status = self._draw.choices(["failed", "success", "canceled", "skipped", "running"], [10, 3, 3, 1, 2])[0]
-        ref = self._draw.choices(["head", "merge", "train"], [16, 3, 1])[0]
+        ref = self._draw.choices(["head", "merge", "train"], [18, 2, 1])[0]
         source = self._draw.choices(["merge_request_event", "push"], [6, 1])[0]
         number = self._people.pipeline(mr.project, mr.iid, user, status, ref=ref, source=source)
         ours = not mr.fork or LEVELS.get(user, 0) >= DEVELOPER
@@ -241,7 +252,7 @@ class Evening:
             user,
             self._sha(),
             title=self._draw.choice(TITLES),
-            draft=self._draw.random() < 0.2,
+            draft=self._draw.random() < 0.15,
             fork_of=FORK_IDS + IDS[project] if user == FORKER else None,
             source_branch=branch,
         )
@@ -254,7 +265,9 @@ class Evening:
         return Act("pushes", user, self._seen(mr.project, made))
 
     def _drafts(self) -> Act | None:
-        mr, user = self._any(), self._draw.choice(MEMBERS)
+        drafts = [mr for mr in self._mrs.values() if mr.draft]
+        mr = self._draw.choice(drafts) if drafts and self._draw.random() < 0.6 else self._any()
+        user = self._draw.choice(MEMBERS)
         change = self._people.marks_ready if mr.draft else self._people.marks_draft
         return Act("drafts, ready", user, self._seen(mr.project, change(mr.project, mr.iid, user)))
 
@@ -291,7 +304,9 @@ class Evening:
     def _any(self) -> Mr:
         """Any, the first ones more often: on them runs wait for each other."""
         mrs = list(self._mrs.values())
-        weights = [(3 if number < 3 else 1) * (3 if mr.open else 1) for number, mr in enumerate(mrs)]
+        weights = [
+            (3 if number < 3 else 1) * (3 if mr.open else 1) * (1 if mr.draft else 2) for number, mr in enumerate(mrs)
+        ]
         return self._draw.choices(mrs, weights)[0]
 
     def _sha(self) -> str:
