@@ -35,11 +35,11 @@ class GitLab(Section):
     token_file: Path | None = None
     """File with that token, in place of `token_env`."""
     webhook_secret_env: tuple[EnvName, ...] = ()
-    """Environment variables with the webhook secrets that are accepted; `whsec_…` is a signing token, others are tokens."""
+    """Environment variables with the accepted webhook secrets; `whsec_…` is a signing token, others are tokens."""
     webhook_secret_file: tuple[Path, ...] = ()
     """Files with such secrets, in place of variables or beside them."""
     hooks_token_env: EnvName | None = None
-    """Environment variable with a Maintainer's token (scope `api`): for `webhook-setup` and to replay failed deliveries."""
+    """Environment variable with a Maintainer's token (scope `api`), for `webhook-setup` and to replay deliveries."""
     hooks_token_file: Path | None = None
     """File with that token."""
     ca_file: Path | None = None
