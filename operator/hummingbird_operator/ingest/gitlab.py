@@ -156,7 +156,7 @@ class Desk:
         there = await self._intake.create(run)
         await self._acknowledge(comment)
         session = run["spec"].get("session")
-        if session and not (there and finished(there)) and await self._intake.unfinished(session) > WAITING:
+        if session and not (there and finished(there)) and await self._intake.waiting(session) > WAITING:
             await self._intake.create(runs.notice(comment, Notice.QUEUE_FULL))
         return Outcome(reason if there is None else Reason.DUPLICATE, runs=(run["metadata"]["name"],))
 

@@ -42,13 +42,20 @@ class Intake:
                 return found
         raise Unavailable(SERVICE, f"AgentRun {run['metadata']['name']} comes and goes")
 
-    async def unfinished(self, session: str) -> int:
-        """How many runs of the session have not ended."""
+    async def waiting(self, session: str) -> int:
+        """How many replies wait for a turn of the session, as the operator counts them before it drops the oldest.
+
+        Neither those at work nor those whose words another one answers, nor the next one where none is at work.
+        """
         try:
             found = await self._kube.list(AGENT_RUNS, self._namespace, label_selector=f"{labels.SESSION}={session}")
         except (NotFound, Conflict, Invalid) as error:
             raise Unavailable(SERVICE, f"it lists no AgentRuns in {self._namespace}: {error}") from error
-        return sum(not finished(run) for run in found)
+        live = [run for run in found if not finished(run)]
+        carried = {name for run in found for name in _status(run).get("merged") or ()}
+        replies = [run for run in live if run["spec"].get("session") and run["metadata"]["name"] not in carried]
+        busy = any(_begun(run) for run in live)
+        return max(0, sum(not _begun(run) for run in replies) - (not busy))
 
     async def _found(self, run: Object) -> Object | None:
         """The run that stands there already; None when it is gone again. Raises NameTaken."""
@@ -67,8 +74,17 @@ class Intake:
 
 def finished(run: Object) -> bool:
     """Whether a run has ended, by its condition Finished."""
-    conditions = (run.get("status") or {}).get("conditions") or []
+    conditions = _status(run).get("conditions") or []
     return any(one.get("type") == RunCondition.FINISHED and one.get("status") == "True" for one in conditions)
+
+
+def _begun(run: Object) -> bool:
+    """Whether its turn came."""
+    return _status(run).get("startTime") is not None
+
+
+def _status(run: Object) -> Object:
+    return run.get("status") or {}
 
 
 def _key(run: Object) -> str:

@@ -380,31 +380,31 @@ async def test_an_old_marker_means_the_only_workflow_that_there_is() -> None:
 # --- a full queue ---
 
 
-async def test_the_twenty_first_waiting_reply_is_told_that_one_was_dropped() -> None:
+async def test_with_one_at_work_and_twenty_that_wait_the_next_reply_is_told_that_one_is_dropped() -> None:
     desk = in_thread(said(10, OURS))
-    for number in range(20):
+    for number in range(21):
         assert (await desk.see(reply(id=100 + number))).reason is Reason.FIRED
-    assert len(desk.runs) == 20
-    outcome = await desk.see(reply(id=120))
+    assert len(desk.runs) == 21
+    outcome = await desk.see(reply(id=121))
     assert outcome.reason is Reason.FIRED
-    assert len(desk.runs) == 22
+    assert len(desk.runs) == 23
     (notice,) = (run for run in desk.runs.values() if run["spec"].get("notice"))
     assert notice["spec"]["notice"] == "QueueFull"
     assert notice["metadata"]["name"] not in outcome.runs
-    assert (await desk.see(reply(id=120))).reason is Reason.DUPLICATE
-    assert len(desk.runs) == 22
+    assert (await desk.see(reply(id=121))).reason is Reason.DUPLICATE
+    assert len(desk.runs) == 23
 
 
 async def test_a_kill_before_the_notice_is_made_good_at_the_next_delivery() -> None:
     desk = in_thread(said(10, OURS))
-    for number in range(20):
+    for number in range(21):
         await desk.see(reply(id=100 + number))
     desk.kube.fail = lambda verb, resource, name: Unavailable("the API server", "away") if verb == "list" else None
     with pytest.raises(Unavailable):
-        await desk.see(reply(id=120))
+        await desk.see(reply(id=121))
     desk.kube.fail = lambda verb, resource, name: None
-    assert (await desk.see(reply(id=120))).reason is Reason.DUPLICATE
-    assert len(desk.runs) == 22
+    assert (await desk.see(reply(id=121))).reason is Reason.DUPLICATE
+    assert len(desk.runs) == 23
 
 
 async def test_a_late_duplicate_of_an_answered_reply_says_nothing_of_the_queue() -> None:

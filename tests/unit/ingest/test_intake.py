@@ -17,6 +17,11 @@ from tests.unit.ingest.test_runs import COMMENT
 
 RUN = runs.command(COMMENT, "review", "")
 NAME = RUN["metadata"]["name"]
+ENDED: dict[str, Any] = {"conditions": [{"type": "Finished", "status": "True"}]}
+BEGUN: dict[str, Any] = {
+    "startTime": "2026-12-01T18:00:00Z",
+    "conditions": [{"type": "Finished", "status": "False"}, {"type": "Accepted"}],
+}
 
 
 def intake(kube: FakeKube) -> Intake:
@@ -72,20 +77,35 @@ async def test_whatever_keeps_all_runs_out_keeps_the_event_in_its_queue(error: E
     await intake(kube).create(RUN)
     kube.fail = lambda asked, resource, name: error if asked == verb else None
     with pytest.raises(Unavailable):
-        await (intake(kube).unfinished(SESSION) if verb == "list" else intake(kube).create(RUN))
+        await (intake(kube).waiting(SESSION) if verb == "list" else intake(kube).create(RUN))
 
 
-async def test_only_runs_of_the_session_that_have_not_ended_are_counted() -> None:
+@pytest.mark.parametrize(
+    ("statuses", "count"),
+    [
+        ([{}, ENDED], 0),  # the first goes at once
+        ([{}, {}, ENDED], 1),
+        ([BEGUN, {}, {}], 2),
+        ([BEGUN | {"merged": [2, 3]}, {}, {}, {}], 1),
+        ([ENDED | {"merged": [2]}, BEGUN, {}, {}], 1),
+        ([], 0),
+    ],
+)
+async def test_replies_that_wait_are_counted_but_neither_those_at_work_nor_those_whose_words_another_one_answers(
+    statuses: list[dict[str, Any]], count: int
+) -> None:
     kube = FakeKube()
-    ended: dict[str, Any] = {"conditions": [{"type": "Finished", "status": "True"}]}
-    working: dict[str, Any] = {"conditions": [{"type": "Finished", "status": "False"}, {"type": "Accepted"}]}
-    for number, status in enumerate([{}, working, ended]):
-        comment = runs.Comment(COMMENT.origin, 100 + number, THREAD, internal=False)
-        run = runs.reply(comment, "review", SESSION, "")
+    comments = [runs.Comment(COMMENT.origin, 100 + number, THREAD, internal=False) for number in range(len(statuses))]
+    made = [runs.reply(comment, "review", SESSION, "") for comment in comments]
+    for run, status in zip(made, statuses, strict=True):
         await intake(kube).create(run)
-        kube.set_status(AGENT_RUNS, "hummingbird", run["metadata"]["name"], status)
+        merged = [made[number]["metadata"]["name"] for number in status.get("merged", ())]
+        kube.set_status(AGENT_RUNS, "hummingbird", run["metadata"]["name"], status | {"merged": merged})
+    first = runs.automatic(COMMENT.origin, "review", "a" * 40, 1)
+    first["metadata"]["labels"][labels.SESSION] = SESSION  # as the operator labels the run that began the session
+    await intake(kube).create(first)
     await intake(kube).create(RUN)
-    assert await intake(kube).unfinished(SESSION) == 2
+    assert await intake(kube).waiting(SESSION) == count
 
 
 @pytest.mark.parametrize("status", [None, {}, {"conditions": None}, {"conditions": []}])
