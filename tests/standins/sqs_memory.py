@@ -42,6 +42,8 @@ class MemoryQueue:
         """By call: errors to raise; a text for delete, extend or release is a lost lease. Taken from the front."""
         self.slow: dict[str, float] = {}
         """By call: seconds until it answers; it acts at once."""
+        self.underway: dict[str, float] = {}
+        """By call: seconds until it arrives and acts."""
         self.fifo = fifo
         self.most_receives = most_receives
         self._clock = clock
@@ -174,7 +176,7 @@ class MemoryQueue:
         return "the receipt handle has expired" if entry.visible <= self._clock() else ""
 
     async def _called(self, call: str) -> str:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.underway.get(call, 0.0))
         if not self.faults[call]:
             return ""
         fault = self.faults[call].pop(0)

@@ -99,7 +99,7 @@ async def test_an_extension_on_its_way_hides_nothing_that_was_given_back(it: Sce
     it.queue.put(body("a"))
     it.start(concurrency=1, visibility=30)
     await asyncio.sleep(9)
-    it.queue.slow["extend"] = 3.0
+    it.queue.underway["extend"] = 3.0
     await asyncio.sleep(2)
     await it.end()
     assert it.queue.log[-2:] == [("extend", "m1"), ("release", "m1")]
