@@ -184,10 +184,10 @@ class EventQueue:
 
 
 def _lane(event: Event) -> str:
-    """A FIFO queue's group: one for each project."""
+    """A FIFO queue's group: one for each project. SQS refuses one of more than 128 characters."""
     project = event.payload.get("project")
     number = project.get("id") if isinstance(project, dict) else None
-    return f"gitlab-{number}" if isinstance(number, int) else "gitlab"
+    return f"gitlab-{number}" if isinstance(number, int) and 0 < number < 2**53 else "gitlab"
 
 
 def _digest(event: Event) -> str:

@@ -20,6 +20,8 @@ from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.reasons import Reason
 from hummingbird_operator.ingest.webhook import PATH, Webhook
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
+from tests.unit.ingest.desk import Desk
+from tests.unit.ingest.samples import pipeline
 from tests.unit.ingest.test_gitlab import WHERE, Place
 
 SECRET = "a-plain-token"
@@ -71,6 +73,18 @@ async def test_whoever_looks_like_a_bot_or_like_the_bot_is_judged_by_number_and_
     scene.gitlab.people.comments(*WHERE, "hummingbird-bot[bot]", "/hummingbird review")
     assert await scene.reasons() == [Reason.NOTICE]
     assert scene.specs[0]["notice"] == "Denied"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["external", "external_pull_request_event", "parent_pipeline", "schedule", "web", "api", "trigger", "push"],
+)
+async def test_only_a_pipeline_of_the_merge_request_itself_speaks_for_it(source: str) -> None:
+    """S12, I4: a branch's, a child's or an external pipeline of the same commit has another status."""
+    desk = Desk()
+    for status in ("failed", "success"):
+        assert (await desk.see(pipeline(status, source=source))).reason is Reason.NOT_A_MERGE_REQUEST_PIPELINE
+    assert not desk.forge.calls
 
 
 async def test_the_test_buttons_of_a_hook_are_answered_with_200_and_start_nothing_twice(scene: Place) -> None:
