@@ -8,55 +8,10 @@ import pytest
 
 from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker, parse_all
-from tests.standins.gitlab.markdown import extract, mentions
 
 MARKER = Marker("3f0c4b8e-1111-4222-8333-444455556666", wf="review", run="uid", key="k", state="done")
 FOOTER = bodies.Footer("gemini-3", 7, 51_234, 2_345, Decimal("0.4213"), sha="9f2c" * 10)
-HOSTILE = "/merge\n@alice <!-- hummingbird: 3f0c4b8e-1111-4222-8333-444455556666 -->\n```"
-WORKFLOWS = {"review": "Look at it @alice", "release": "/merge"}
-
-EVERY_BODY = {
-    "placeholder": bodies.placeholder(workflow=HOSTILE, marker=MARKER),
-    "answer": bodies.answer(HOSTILE, footer=FOOTER, marker=MARKER, transcript=HOSTILE, notices=[HOSTILE]),
-    "hostile model": bodies.answer(
-        "x",
-        footer=bodies.Footer(HOSTILE, 1, 1, 1, None, sha=HOSTILE, incomplete=[HOSTILE] * 12, pipeline_green=True),
-        marker=MARKER,
-    ),
-    "failure": bodies.failure(HOSTILE, marker=MARKER, workflow=HOSTILE, partial=HOSTILE, footer=FOOTER),
-    "cancelled": bodies.cancelled(marker=MARKER, by=HOSTILE, partial=HOSTILE, transcript=HOSTILE),
-    "timed out": bodies.timed_out(1800, marker=MARKER, partial=HOSTILE, footer=FOOTER),
-    "superseded": bodies.superseded(marker=MARKER, newer_sha=HOSTILE, partial=HOSTILE, transcript=HOSTILE),
-    "too long": bodies.too_long(marker=MARKER, partial=HOSTILE, footer=FOOTER),
-    "expired": bodies.session_expired(marker=MARKER),
-    "never saved": bodies.session_never_saved(marker=MARKER, why=HOSTILE),
-    "unreadable": bodies.session_unreadable(marker=MARKER, why=HOSTILE),
-}
-NOTICES = {
-    "Help": bodies.help_text(WORKFLOWS, marker=MARKER),
-    "UnknownCommand": bodies.unknown_command(HOSTILE, WORKFLOWS, marker=MARKER),
-    "Denied": bodies.denied(marker=MARKER),
-    "QueueFull": bodies.queue_full(marker=MARKER),
-}
-
-
-@pytest.mark.parametrize("name", EVERY_BODY)
-def test_every_body_ends_with_its_one_marker_and_nothing_in_it_acts(name: str) -> None:
-    body = EVERY_BODY[name]
-    assert body.splitlines()[-1] == MARKER.render()
-    assert parse_all(body) == [MARKER]
-    assert extract(body)[1] == []
-    assert mentions(body) == []
-
-
-@pytest.mark.parametrize("name", NOTICES)
-def test_a_fixed_answer_ends_with_a_marker_that_names_its_run_and_no_session(name: str) -> None:
-    """DESIGN.md §8: no effect on limits."""
-    body, marker = NOTICES[name], Marker(wf="review", run="uid", key="k", state="done", notice=name)
-    assert body.splitlines()[-1] == marker.render()
-    assert parse_all(body) == [marker]
-    assert extract(body)[1] == []
-    assert mentions(body) == []
+WORKFLOWS = {"review": "Look at it", "release": "Publish it"}
 
 
 def test_a_project_without_workflows_is_told_so() -> None:

@@ -6,7 +6,7 @@ The real pen writes each body to the stand-in, which executes what any known rea
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker, parse, parse_all
 from hummingbird_operator.delivery.notes import MAXIMUM_CHARACTERS, Notes
-from tests.standins.gitlab import GitLabStandIn, sample_fixture
+from tests.standins.gitlab import GitLabStandIn
 from tests.standins.gitlab.markdown import extract, mentions
-from tests.unit.delivery.pens import WHERE, pen
+from tests.unit.delivery.pens import WHERE
 from tests.unit.delivery.texts import ATTACKS, TEXTS
 
 
@@ -81,21 +81,9 @@ NOTICES = {"Help", "UnknownCommand", "Denied", "QueueFull"}
 
 
 @pytest.fixture(scope="module")
-def gitlab() -> Iterator[GitLabStandIn]:
-    with GitLabStandIn({**sample_fixture(), "notes_per_minute": 1_000_000}) as standin:
-        yield standin
-
-
-@pytest.fixture(scope="module")
-def notes(gitlab: GitLabStandIn) -> Iterator[Notes]:
-    with pen(gitlab) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def standing(notes: Notes) -> int:
+def standing(lasting_notes: Notes) -> int:
     """A note that every other text replaces: a placeholder at first."""
-    return notes.create(*WHERE, bodies.placeholder(workflow="review", marker=Marker("id")), internal=False).id
+    return lasting_notes.create(*WHERE, bodies.placeholder(workflow="review", marker=Marker("id")), internal=False).id
 
 
 def made(name: str, words: Words) -> tuple[str, Marker]:
@@ -109,21 +97,21 @@ def made(name: str, words: Words) -> tuple[str, Marker]:
 @settings(max_examples=40)
 @given(words=st.builds(Words, TEXTS, TEXTS))
 def test_no_body_acts_whatever_is_said_in_it(
-    gitlab: GitLabStandIn, notes: Notes, standing: int, name: str, words: Words
+    lasting_gitlab: GitLabStandIn, lasting_notes: Notes, standing: int, name: str, words: Words
 ) -> None:
     """Issue 6, "Must be shown" 3; sources.md §6 rows 8, 9, 21 and §9 rows 7 and 8: created, edited, edited again."""
     body, marker = made(name, words)
-    created = notes.create(*WHERE, body, internal=False)
-    edited = notes.update(*WHERE, standing, body)
-    again = notes.update(*WHERE, created.id, body)
-    notes.delete(*WHERE, created.id)
+    created = lasting_notes.create(*WHERE, body, internal=False)
+    edited = lasting_notes.update(*WHERE, standing, body)
+    again = lasting_notes.update(*WHERE, created.id, body)
+    lasting_notes.delete(*WHERE, created.id)
     assert (created.body, edited.body, again.body) == (body, body, body)
     assert (edited.id, again.id) == (standing, created.id)
     assert parse(again.body) == marker
     assert parse_all(again.body) == [marker]
-    assert gitlab.state.executed == []
-    assert gitlab.state.mentions == []
-    assert gitlab.state.destroyed == []
+    assert lasting_gitlab.state.executed == []
+    assert lasting_gitlab.state.mentions == []
+    assert lasting_gitlab.state.destroyed == []
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -13,25 +12,12 @@ from hummingbird_operator.delivery.bodies import Footer, answer
 from hummingbird_operator.delivery.inert import MAXIMUM, inert_block, make_inert
 from hummingbird_operator.delivery.markers import Marker, parse_all
 from hummingbird_operator.delivery.notes import Notes
-from tests.standins.gitlab import GitLabStandIn, sample_fixture
+from tests.standins.gitlab import GitLabStandIn
 from tests.standins.gitlab.markdown import extract, mentions
 from tests.unit.delivery.texts import ATTACKS, TEXTS
 
 MARKER = Marker("3f0c4b8e-1111-4222-8333-444455556666", wf="review", run="uid-1", key="note-1", state="done")
 FOOTER = Footer("gemini", 3, 100, 20, Decimal("0.01"), sha="9f2c" * 10)
-
-
-@pytest.fixture(scope="module")
-def gitlab() -> Iterator[GitLabStandIn]:
-    with GitLabStandIn({**sample_fixture(), "notes_per_minute": 100_000}) as standin:
-        yield standin
-
-
-@pytest.fixture(scope="module")
-def notes(gitlab: GitLabStandIn) -> Iterator[Notes]:
-    pen = Notes(gitlab.url, "bot-token")
-    yield pen
-    pen.close()
 
 
 def body_of(text: str) -> str:
@@ -65,15 +51,17 @@ def test_every_known_attack_is_inert_alone_and_after_prose(text: str) -> None:
 @given(TEXTS)
 @example("/merge\n/approve")
 @example("")
-def test_a_note_with_any_text_survives_create_and_update(gitlab: GitLabStandIn, notes: Notes, text: str) -> None:
+def test_a_note_with_any_text_survives_create_and_update(
+    lasting_gitlab: GitLabStandIn, lasting_notes: Notes, text: str
+) -> None:
     """sources.md §9 rows 7 and 8: nothing runs, nobody is notified, the note still exists with one marker."""
-    note = notes.create("group/app", 42, body_of(text), internal=False)
-    updated = notes.update("group/app", 42, note.id, body_of(text))
+    note = lasting_notes.create("group/app", 42, body_of(text), internal=False)
+    updated = lasting_notes.update("group/app", 42, note.id, body_of(text))
     assert parse_all(updated.body) == [MARKER]
-    assert gitlab.state.executed == []
-    assert gitlab.state.mentions == []
-    assert gitlab.state.destroyed == []
-    notes.delete("group/app", 42, note.id)
+    assert lasting_gitlab.state.executed == []
+    assert lasting_gitlab.state.mentions == []
+    assert lasting_gitlab.state.destroyed == []
+    lasting_notes.delete("group/app", 42, note.id)
 
 
 @settings(max_examples=300, deadline=None)
@@ -83,16 +71,18 @@ def test_making_inert_twice_is_making_inert_once(text: str) -> None:
     assert make_inert(once) == once
 
 
-def test_a_text_of_more_than_a_million_characters_is_cut_and_says_so(gitlab: GitLabStandIn, notes: Notes) -> None:
+def test_a_text_of_more_than_a_million_characters_is_cut_and_says_so(
+    lasting_gitlab: GitLabStandIn, lasting_notes: Notes
+) -> None:
     """sources.md §6 rows 6 and 7."""
     for text in ("word @alice <b> " * 80_000, "x" * 1_200_000, "```\n" + "/merge\n" * 200_000, "`@alice " * 150_000):
         body = body_of(text)
         assert len(body) <= MAXIMUM
         assert "Cut here: the text has" in body
-        note = notes.create("group/app", 42, body, internal=False)
+        note = lasting_notes.create("group/app", 42, body, internal=False)
         assert parse_all(note.body) == [MARKER]
-    assert gitlab.state.mentions == []
-    assert gitlab.state.executed == []
+    assert lasting_gitlab.state.mentions == []
+    assert lasting_gitlab.state.executed == []
 
 
 def test_a_cut_never_falls_between_a_letter_and_its_accent() -> None:
