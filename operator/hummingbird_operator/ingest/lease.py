@@ -111,14 +111,10 @@ class Lease:
 
     async def _keep(self) -> None:
         pause = max(0.0, self._received + self._visibility / 3 - self._clock())
-        try:
-            while not (self._finished.is_set() or self.lost or self.spent):
-                await lifecycle.pause(self._finished, pause)
-                if not self._finished.is_set():
-                    pause = await self._extend()
-        except Exception:
-            logger.exception("the lease on message %s is not extended any more", self.message.id)
-            self.lost = "extending it failed"
+        while not (self._finished.is_set() or self.lost or self.spent):
+            await lifecycle.pause(self._finished, pause)
+            if not self._finished.is_set():
+                pause = await self._extend()
         if self.lost and not self._finished.is_set():
             logger.warning("the lease on message %s is lost: %s", self.message.id, self.lost)
         self.wake.set()
