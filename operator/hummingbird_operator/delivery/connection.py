@@ -11,6 +11,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import gitlab
 import requests
@@ -52,6 +53,13 @@ class _Session(OneHostSession):
         for header in _WAITS:  # python-gitlab would sleep as long as they say, or break on what is no number
             response.headers.pop(header, None)
         return response
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """As in requests; a note's text follows no redirection to another host, as the token never does."""
+        target = super().get_redirect_target(resp)
+        if target and resp.request.method != "GET" and urlsplit(urljoin(resp.url, target))[:2] != self._origin:
+            raise Unavailable(SERVICE, f"it redirects a write to another host ({urlsplit(target).netloc})")
+        return target
 
 
 class Connection:

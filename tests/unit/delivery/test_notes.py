@@ -154,6 +154,7 @@ def test_a_text_that_is_too_long_or_empty_is_refused_before_it_is_sent(gitlab: G
     assert gitlab.calls == []
 
 
+API = "/api/v4/projects/10/merge_requests/42/notes"
 TOO_LONG = "is too long (maximum is 1000000 characters)"
 
 
@@ -274,6 +275,29 @@ def test_a_next_link_to_another_host_never_gets_the_token(gitlab: GitLabStandIn,
         with pytest.raises(Unavailable, match="another host"):
             notes.marked(*WHERE)
         assert other.calls == []
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_notes_text_never_follows_a_redirection_to_another_host(
+    gitlab: GitLabStandIn, notes: Notes, status: int
+) -> None:
+    """sources.md §9 row 3, for what is written: an internal note would be read elsewhere."""
+    with GitLabStandIn() as other:
+        gitlab.fault("status", method="POST", status=status, headers={"Location": f"{other.url}/steal"})
+        with pytest.raises(Unavailable, match="another host"):
+            notes.create(*WHERE, BODY, internal=True)
+        assert other.calls == []
+    gitlab.fault("status", method="POST", status=status, headers={"Location": f"{gitlab.url}{API}"})
+    assert notes.create(*WHERE, BODY, internal=True).internal
+
+
+def test_a_project_that_moved_is_no_note_that_was_made(gitlab: GitLabStandIn, notes: Notes) -> None:
+    """requests turns a POST into a GET after 301 and 302, whose answer is a list."""
+    for status in (301, 302):
+        gitlab.fault("status", method="POST", status=status, headers={"Location": f"{gitlab.url}{API}"})
+        with pytest.raises(Unavailable, match="redirection"):
+            notes.create(*WHERE, BODY, internal=False)
+    assert stored(gitlab) == []
 
 
 def test_a_reaction_given_twice_is_there_once(gitlab: GitLabStandIn, notes: Notes) -> None:
