@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cluster
-from bench import claims, exec, large, models, restart, waiting  # noqa: A004 - named after its subject
+from bench import claims, exec, ingest, large, models, restart, waiting  # noqa: A004 - named after its subject
 from cluster import Cluster
 
 WITHOUT_CLUSTER: Mapping[str, Callable[[], None]] = {"models": models.measure}
 ON_CLUSTER: Mapping[str, Callable[[Cluster, Path], None]] = {
     "exec": exec.measure,
     "claims": claims.measure,
+    "ingest": ingest.measure,
     "large": large.measure,
     "restart": restart.measure,
     "waiting": waiting.measure,

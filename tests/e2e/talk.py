@@ -201,9 +201,10 @@ def _note_id(run: dict[str, Any]) -> int:
     return int(run["spec"].get("trigger", {}).get("noteId", 0))
 
 
-def set_up_hooks(world: Scene) -> None:
-    """Make the hooks as a person who runs Hummingbird does: in every project that the configuration names."""
+def set_up_hooks(world: Scene, *projects: str) -> None:
+    """Make the hooks as a person who runs Hummingbird does; no project: in all that the configuration names."""
     command = [sys.executable, "-m", "hummingbird_operator", "webhook-setup", "--config", "config.yaml"]
+    command += [argument for project in projects for argument in ("--project", project)]
     made = subprocess.run(
         command, cwd=world.stage.folder, env=world.stage.environ, capture_output=True, text=True, check=False
     )
