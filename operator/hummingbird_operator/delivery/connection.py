@@ -110,7 +110,7 @@ def _refusal(error: GitlabError, what: str) -> HummingbirdError:
     if status == 403:
         return Forbidden(what, f"GitLab forbids it (403): give the bot the Developer role in the project. {text}")
     if status == 404 and "project" in text.lower():
-        return Invalid(what, "GitLab shows no such project (404): check its path, and that the bot is a member of it")
+        return Forbidden(what, "GitLab shows no such project (404): check its path, and that the bot is a member of it")
     if status == 404:
         return NotFound(f"{what}: GitLab does not find it (404): {text}")
     if status == 413 or (status in {400, 422} and "is too long" in text):

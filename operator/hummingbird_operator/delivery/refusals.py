@@ -6,7 +6,7 @@ from hummingbird_operator.errors import Invalid
 
 
 class Forbidden(Invalid):
-    """GitLab answered 403: the bot's role, or its token's scope, does not allow it (any more)."""
+    """The bot's role or its token's scope forbids it (by now): 403, or 404 for a project that it cannot see."""
 
 
 class InternalNoteRefused(Invalid):

@@ -130,9 +130,9 @@ def mentions(body: str) -> list[str]:
     if "@" not in body and "&" not in body:
         return []
     found: dict[str, None] = {}
-    text = _COMMENT.sub(" ", body.replace("\r", ""))
+    text = body.replace("\r", "")
     for paragraph, block in [*_paragraphs(text, top_level=False), *_paragraphs(text, top_level=True)]:
-        for name in _names(paragraph, block):
+        for name in _names(_COMMENT.sub(" ", paragraph), block):
             found[name] = None
     return list(found)
 

@@ -232,12 +232,17 @@ async def test_a_death_around_the_post_leaves_one_note_and_the_gate_does_not_mee
     assert len(world.notes) == 1
 
 
-async def test_a_bot_that_lost_its_role_during_a_run_delivers_once_it_has_it_again(world: World) -> None:
+@pytest.mark.parametrize(
+    ("status", "words"), [(403, "403 Forbidden"), (404, "404 Project Not Found")], ids=["role", "membership"]
+)
+async def test_a_bot_that_lost_its_role_during_a_run_delivers_once_it_has_it_again(
+    world: World, status: int, words: str
+) -> None:
     world.model_waits_at(2)
     world.event()
     world.start()
     await working(world, 3)
-    world.fault("status", "PUT", status=403, times=6, body='{"message": "403 Forbidden"}')
+    world.fault("status", "PUT", status=status, times=6, body=f'{{"message": "{words}"}}')
     world.model_goes_on()
     await world.until(lambda: world.condition("Delivered") == ("Unknown", "Retrying"))
     await ended(world, "why")
