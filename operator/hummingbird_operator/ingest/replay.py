@@ -76,6 +76,8 @@ class Replay:
         self._wanted.set()  # nobody knows what was missed before the start
         self._next = EVERY_SECONDS
         self._settled: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._without: set[str] = set()
+        """Projects that were said to have no hook: their events may come by a queue, or a hook of their group."""
 
     def wanted(self) -> None:
         """A delivery was refused: look into the list once the handler works again."""
@@ -116,7 +118,10 @@ class Replay:
         except HummingbirdError as error:
             logger.warning("failed deliveries of %s cannot be replayed: %s", project, error)
         else:
-            if not hooks:
+            if hooks:
+                self._without.discard(project)
+            elif project not in self._without:
+                self._without.add(project)
                 logger.warning("%s has no webhook for %s; run: hummingbird webhook-setup", project, self.url)
 
     async def _hook(self, project: str, hook: Hook) -> None:

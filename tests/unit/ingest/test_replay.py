@@ -139,7 +139,7 @@ async def test_a_fault_of_one_delivery_or_project_does_not_keep_the_others_back(
     assert gitlab.handled == ["k3"], "what failed for good is not tried for ever"
 
 
-async def test_a_disabled_hook_is_enabled_and_a_missing_one_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_disabled_hook_is_enabled(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     gitlab = Projects({"group/app": []})
     gitlab.listed = [Hook(id=7, url=URL, alert_status="temporarily_disabled", disabled_until="2030-01-10T13:00:00Z")]
@@ -149,9 +149,17 @@ async def test_a_disabled_hook_is_enabled_and_a_missing_one_is_said(caplog: pyte
     gitlab.handled = ["refused"]
     await replay(gitlab).until_done()
     assert "a test that would enable it failed, and is tried again soon" in caplog.text
-    gitlab.listed = []
-    await replay(gitlab).until_done()
-    assert "group/app has no webhook for" in caplog.text
+
+
+async def test_a_missing_hook_is_said_once_until_it_was_there_again(caplog: pytest.LogCaptureFixture) -> None:
+    gitlab = Projects({"group/app": []}, listed=[])
+    made = replay(gitlab)
+    said = []
+    for listed in ([], [], [Hook(id=7, url=URL)], []):
+        gitlab.listed = listed
+        await made.until_done()
+        said.append(caplog.text.count("group/app has no webhook for"))
+    assert said == [1, 1, 1, 2]
 
 
 async def test_a_flood_of_failures_is_bounded_and_the_newest_are_handled(caplog: pytest.LogCaptureFixture) -> None:
