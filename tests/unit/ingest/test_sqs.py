@@ -251,23 +251,6 @@ async def test_a_lease_that_is_lost_in_an_outage_is_let_go(it: Scene) -> None:
     assert it.count("lost") == 1
 
 
-def test_a_heart_that_stops_by_a_bug_lets_the_message_go_in_time(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(it: Scene) -> None:
-        it.script.steps["a"] = [AWAY] * 6
-        it.queue.put(body("a"))
-        it.queue.faults["extend"] = [LookupError("a bug") for _ in range(20)]
-        it.start(visibility=30)
-        await asyncio.sleep(34)
-        assert it.count("lost") == 1
-        await asyncio.sleep(100)
-        assert it.script.done == ["a"]
-        assert it.queue.left == []
-        await it.end()
-
-    play(story)
-    assert any(record.exc_info for record in caplog.records)
-
-
 @scene()
 async def test_a_machine_that_slept_knows_that_its_leases_ran_out(it: Scene) -> None:
     it.script.away = AWAY
