@@ -16,6 +16,11 @@ _HIDDEN = re.compile(
     "\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional marks, zero-width space
     "\u2060-\u2064\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"  # joiners, byte-order mark, annotations, tags
 )
+_LONGEST_LETTER = 64
+"""Characters of what is cut as one: text made of marks alone has no letter (UAX #15 allows thirty in a row)."""
+_JOINER = "\u200d"
+_ATTACHED = "\u200c\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+_FLAG_HALVES = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -27,12 +32,18 @@ def clean(text: str) -> str:
 
 
 def cut(text: str, characters: int) -> str:
-    """The first `characters` of a text, fewer where the cut would split a letter from its accents or an emoji."""
+    """The first `characters` of a text, fewer where the cut would split a letter from its marks, an emoji or a flag."""
     if len(text) <= characters:
         return text
-    end = max(0, characters)
-    while end > 0 and (
-        unicodedata.combining(text[end]) or text[end] in "\u200c\u200d\ufe0f" or text[end - 1] == "\u200d"
-    ):
-        end -= 1
-    return text[:end]
+    room = max(0, characters)
+    ends = (end for end in range(room, max(0, room - _LONGEST_LETTER), -1) if not _belongs_to_the_one_before(text, end))
+    return text[: next(ends, room if room > _LONGEST_LETTER else 0)]
+
+
+def _belongs_to_the_one_before(text: str, index: int) -> bool:
+    """Marks (M*), joiners, skin colours, and the second half of a flag: the cases of UAX #29 that occur in notes."""
+    before, after = text[index - 1], text[index]
+    if after in _FLAG_HALVES and before in _FLAG_HALVES:
+        halves = index - len(text[:index].rstrip(_FLAG_HALVES))
+        return halves % 2 == 1
+    return unicodedata.category(after).startswith("M") or after in _ATTACHED or before == _JOINER
