@@ -40,6 +40,13 @@ def cut(text: str, characters: int) -> str:
     return text[: next(ends, room if room > _LONGEST_LETTER else 0)]
 
 
+def ending(text: str, characters: int) -> str:
+    """The last `characters` of a text, fewer where they would begin inside of what `cut` keeps whole."""
+    start, whole = max(0, len(text) - max(0, characters)), (0, len(text))
+    begins = range(start, min(len(text) + 1, start + _LONGEST_LETTER))
+    return text[next((at for at in begins if at in whole or not _belongs_to_the_one_before(text, at)), start) :]
+
+
 def _belongs_to_the_one_before(text: str, index: int) -> bool:
     """Marks (M*), joiners, skin colours, and the second half of a flag: the cases of UAX #29 that occur in notes."""
     before, after = text[index - 1], text[index]

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hummingbird_operator.delivery.cleaning import clean, cut
+from hummingbird_operator.delivery.cleaning import clean, cut, ending
 from hummingbird_operator.delivery.spans import broken_marker, inert_line, inert_text
 
 MAXIMUM = 1_000_000
@@ -283,5 +283,5 @@ def _without_middle(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head = cut(text, limit // 3)
-    tail = text[len(text) - (limit - len(head)) :]
+    tail = ending(text, limit - len(head))
     return f"{head}\n\n[… {len(text) - len(head) - len(tail):,} characters left out …]\n\n{tail}"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hummingbird_operator.delivery.cleaning import cut
-from hummingbird_operator.delivery.inert import make_inert
+from hummingbird_operator.delivery.cleaning import cut, ending
+from hummingbird_operator.delivery.inert import inert_block, make_inert
 
 LETTERS = {
     "accent": "e\u0301",
@@ -44,8 +44,21 @@ def test_a_note_that_is_cut_ends_with_a_whole_letter_too(letter: str) -> None:
         assert letters == letter * (len(letters) // len(letter))
 
 
+@pytest.mark.parametrize("letter", LETTERS.values(), ids=LETTERS)
+def test_where_the_middle_is_left_out_the_rest_begins_with_a_whole_letter_too(letter: str) -> None:
+    for offset in range(len(letter) + 1):
+        block = inert_block(letter * 4_000 + "x" * offset, limit=2_500)
+        assert "characters left out" in block
+        for letters in (line.strip("x") for line in block.split("\n") if letter in line):
+            assert letters == letter * (len(letters) // len(letter))
+    for room in range(2 * len(letter)):
+        assert ending(letter * 5, room) == letter * (room // len(letter))
+
+
 @given(st.text(), st.integers(-2, 60))
-def test_a_cut_text_is_a_beginning_within_its_room(text: str, room: int) -> None:
+def test_a_cut_text_is_a_beginning_or_an_ending_within_its_room(text: str, room: int) -> None:
+    assert text.endswith(ending(text, room))
+    assert len(ending(text, room)) <= max(0, room)
     assert text.startswith(cut(text, room))
     assert len(cut(text, room)) <= max(0, room)
 
