@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -42,8 +44,8 @@ class Troupe:
     doomed: bool = True
     """Whether operators may die at an effect of theirs."""
     parts: dict[str, Part] = field(default_factory=dict)
-    ends: list[int] = field(default_factory=list)
-    """Exit statuses of all who died: -9, or somebody fell by himself."""
+    falls: list[str] = field(default_factory=list)
+    """Who ended otherwise than by SIGKILL, with what the log says."""
 
     def __post_init__(self) -> None:
         self._draw = random.Random(self.seed)  # noqa: S311 - reproducible, not secret
@@ -105,6 +107,12 @@ class Troupe:
         """How often each part died."""
         return {name: part.deaths for name, part in self.parts.items()}
 
+    @property
+    def points(self) -> list[str]:
+        """The effects at which operators died by themselves."""
+        log = (self.world.stage.folder / "operator.log").read_text(errors="replace")
+        return re.findall(r'\{"killed": "([^"]+)"\}', log)
+
     def log(self) -> str:
         """The end of every log."""
         paths = sorted(self.world.stage.folder.glob("*.log"))
@@ -130,7 +138,8 @@ class Troupe:
     def _look(self, part: Part) -> None:
         with self._lock:
             if part.process is not None and part.process.process.poll() is not None:
-                self.ends.append(part.process.process.wait())
+                if (status := part.process.process.wait()) != -signal.SIGKILL:
+                    self.falls.append(f"{part.name} ended with {status}:\n{part.process.tail()}")
                 part.process, part.deaths = None, part.deaths + 1
                 part.back_at = time.monotonic() + self._draw.uniform(0, LONGEST_AWAY_SECONDS)
             if part.process is None and time.monotonic() >= part.back_at:

@@ -13,7 +13,8 @@ import pytest
 from tests.e2e.evening.acts import Mr, Place
 from tests.e2e.evening.cast import APP, BOT, FAILURES, NUMBERS, REVIEW
 from tests.e2e.evening.oracle import Expected
-from tests.e2e.evening.verdict import Found, Verdict, table
+from tests.e2e.evening.table import table
+from tests.e2e.evening.verdict import Found, Verdict
 from tests.standins.gitlab.records import Note, User
 
 SHA = "a" * 40
