@@ -70,9 +70,13 @@ class Lease:
         """Extend it from now on, each time a third of its length is over."""
         self._beat = asyncio.create_task(self._keep())
 
+    def stop(self) -> None:
+        """Extend it no more."""
+        self._finished.set()
+
     async def end(self) -> None:
         """Stop extending; an extension on its way is waited for, as it would hide a message given back."""
-        self._finished.set()
+        self.stop()
         if self._beat is not None:
             await asyncio.wait({self._beat})
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from hummingbird_operator import lifecycle
 from hummingbird_operator.delivery.cleaning import clean, cut
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import BadMessage, Event, decode_message
@@ -50,6 +49,8 @@ class Gate:
         """Whether messages may go back: not while a receive of ours is on its way, which would bring them again."""
         self._clock = clock
         self._away: dict[Lease, float] = {}
+        self._back = asyncio.Event()
+        """Set once, and then replaced, when a message that had waited went through."""
 
     @property
     def waiting(self) -> int:
@@ -62,14 +63,17 @@ class Gate:
         now = self._clock()
         return any(now - since < PATIENCE_SECONDS for since in self._away.values())
 
-    async def rest(self, lease: Lease, seconds: float) -> None:
-        """Shut the gate and sleep, no longer than until `lease.wake`; at the end of the process until then."""
+    async def rest(self, lease: Lease, seconds: float, *, hinted: bool) -> None:
+        """Shut the gate and sleep, no longer than until `lease.wake`; at the end of the process until then.
+
+        Also no longer than until another one went through, unless the service itself asked for the pause (`hinted`).
+        """
         self.resting.add(lease)
         try:
             if not self.ending.is_set():
                 self._away.setdefault(lease, self._clock())
                 self.changed.set()  # its patience may be over
-                await lifecycle.pause(lease.wake, seconds)
+                await _first([lease.wake] if hinted else [lease.wake, self._back], seconds)
             if self.ending.is_set() and not self.returning:
                 await lease.wake.wait()
         finally:
@@ -79,6 +83,14 @@ class Gate:
         """It waits no more; whether it did."""
         self.changed.set()
         return self._away.pop(lease, None) is not None
+
+    def wake(self) -> None:
+        """One that had waited went through: let those that sleep try at once.
+
+        Else all would wait for whoever sleeps longest, half a minute after the outage: nobody receives until then.
+        """
+        self._back.set()
+        self._back = asyncio.Event()
 
     def end(self) -> None:
         """Receive nothing more."""
@@ -121,6 +133,7 @@ class Settlement:
             except Unavailable as error:
                 end = await self._wait(lease, error, pauses.next(error))
         if self._gate.leave(lease) and not end:
+            self._gate.wake()
             logger.info("message %s went through", lease.message.id)
         return end
 
@@ -132,7 +145,7 @@ class Settlement:
     async def _wait(self, lease: Lease, error: Unavailable, seconds: float) -> str:
         """Keep the message until its next try; how it ended otherwise."""
         logger.warning("message %s waits %.0f s: %s", lease.message.id, seconds, error)
-        await self._gate.rest(lease, seconds)
+        await self._gate.rest(lease, seconds, hinted=error.retry_after is not None)
         if lease.lost:
             return "lost"
         return "released" if lease.spent or self._gate.ending.is_set() else ""
@@ -176,3 +189,13 @@ def record(message: Message, error: Exception) -> str:
     return (
         f"message {message.id} (sha256 {digest}, {len(message.body)} characters, receipt {message.receives}): {reason}"
     )
+
+
+async def _first(events: Iterable[asyncio.Event], seconds: float) -> None:
+    """Sleep, but no longer than until one of them."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()

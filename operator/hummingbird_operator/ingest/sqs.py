@@ -231,6 +231,9 @@ class _Consumer:
                     self._metrics.messages.labels("released").inc()
         except (TimeoutError, Invalid) as error:
             logger.warning("messages in hand come when their leases end: %s", error or "the queue does not answer")
+        finally:
+            for lease in leases:  # one that is extended for ever would never come
+                lease.stop()
 
     def _fail(self, fault: Invalid) -> None:
         self._fault = self._fault or fault

@@ -187,6 +187,21 @@ async def test_pauses_of_an_outage_grow_from_one_second_to_thirty(it: Scene) -> 
 
 
 @scene()
+async def test_what_goes_through_after_an_outage_wakes_those_that_sleep(it: Scene) -> None:
+    it.script.away = AWAY
+    for name in "abcd":
+        it.queue.put(body(name))
+    it.start(concurrency=4)
+    await asyncio.sleep(400)
+    it.script.away = None
+    await asyncio.sleep(60)
+    assert sorted(it.script.done) == ["a", "b", "c", "d"]
+    ends = [when for _, when in it.script.tries[-4:]]
+    assert max(ends) - min(ends) < 1, "each would have slept for up to half a minute"
+    await it.end()
+
+
+@scene()
 async def test_the_service_s_own_hint_is_obeyed_up_to_a_bound(it: Scene) -> None:
     it.script.steps["a"] = [
         Unavailable("GitLab", "429", retry_after=45.0),

@@ -94,6 +94,20 @@ async def test_a_queue_that_hangs_does_not_keep_the_process(it: Scene) -> None:
 
 
 @scene()
+async def test_what_could_not_be_given_back_is_extended_no_more(it: Scene) -> None:
+    for name in "ab":
+        it.script.steps[name] = [1000.0]
+        it.queue.put(body(name))
+    it.start(concurrency=2)
+    await asyncio.sleep(1)
+    it.queue.slow["release"] = 1000.0
+    await it.end()
+    extended = it.queue.ids("extend")
+    await asyncio.sleep(300)
+    assert it.queue.ids("extend") == extended
+
+
+@scene()
 async def test_an_extension_on_its_way_hides_nothing_that_was_given_back(it: Scene) -> None:
     it.script.away = AWAY
     it.queue.put(body("a"))
