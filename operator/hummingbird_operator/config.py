@@ -38,6 +38,8 @@ class GitLab(Section):
     """Environment variables with the accepted webhook secrets; `whsec_…` is a signing token, others are tokens."""
     webhook_secret_file: tuple[Path, ...] = ()
     """Files with such secrets, in place of variables or beside them."""
+    allowed_bots: tuple[str, ...] = ()
+    """User names of bots that may write commands and replies like people; other bots are ignored."""
     hooks_token_env: EnvName | None = None
     """Environment variable with a Maintainer's token (scope `api`), for `webhook-setup` and to replay deliveries."""
     hooks_token_file: Path | None = None
@@ -89,6 +91,8 @@ class Limits(Section):
     """Runs that work at once in one operator; each has a thread."""
     max_runs_per_mr: Positive = 5
     """Automatic runs of one workflow on one merge request."""
+    max_requests_per_hour: Positive = 30
+    """Runs and fixed answers that comments may ask for on one merge request, for each workflow, within an hour."""
     max_iterations: Positive = 30
     """Model calls of one run."""
     context_tokens: Positive = 60_000

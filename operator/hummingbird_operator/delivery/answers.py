@@ -84,6 +84,13 @@ class RawMergeRequest(_Answer):
     head_pipeline: RawPipeline | None = None
 
 
+class RawUser(_Answer):
+    """An account; `bot` stands there since GitLab 13.4."""
+
+    id: int
+    bot: bool = False
+
+
 class RawMember(_Answer):
     """A membership; `expires_at` is the first day without it."""
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC
 
-from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawPipeline, read
+from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawPipeline, RawUser, read
 from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
 from hummingbird_operator.errors import NotFound
 
@@ -72,6 +72,10 @@ class Lookups(Reader):
         path = f"{project_path(project)}/pipelines/{pipeline_id}"
         raw = read(RawPipeline, self._get(path, f"pipeline {pipeline_id} of {project}"))
         return Pipeline(pipeline_id, raw.sha, raw.ref, raw.status, raw.source)
+
+    def is_bot(self, user_id: int) -> bool:
+        """Whether the account is a program's, such as that of an access token. Raises NotFound."""
+        return read(RawUser, self._get(f"/users/{user_id}", f"account {user_id}")).bot
 
     def access_level(self, project: str, user_id: int) -> int:
         """The account's level in the project, also an inherited one: 30 is Developer, 40 Maintainer.

@@ -17,6 +17,7 @@ from hummingbird_operator.api.agentrun import Notice
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest import commands, runs
 from hummingbird_operator.ingest.intake import Intake, NameTaken, finished
+from hummingbird_operator.ingest.people import People, Standing
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.route import SUCCESS, Asked, Ended, Proposed, Replied, Router, conversation
 
@@ -26,15 +27,14 @@ if TYPE_CHECKING:
 
 SEEN = "eyes"
 """The reaction on a comment that the bot has taken up."""
-DEVELOPER = 30
-TRUSTED_SECONDS = 60.0
+NOT_NOW = "x"
+"""The reaction on a comment that is one too many."""
 WAITING = 20
 """Runs of one session that may wait; the operator drops the oldest one above it."""
 
 REACTION_SECONDS = 3.0
 """How long a reaction may take: a webhook has ten seconds for everything, and this is the least of it."""
 
-_TRUSTED = 10_000
 _GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -60,6 +60,9 @@ class Forge(Protocol):
 
     def access_level(self, project: str, user_id: int) -> int:
         """The person's level in the project, 0 for who is no active member."""
+
+    def is_bot(self, user_id: int) -> bool:
+        """Whether the account is a program's."""
 
     def pipeline(self, project: str, pipeline_id: int) -> Pipeline:
         """One pipeline."""
@@ -89,7 +92,7 @@ class Desk:
         self._executor = executor
         self._clock = clock
         self._reaction_seconds = reaction_seconds
-        self._trusted: dict[tuple[str, int], float] = {}
+        self._people = People(forge, self._ask, router.allowed_bots, clock)
 
     async def bot_id(self) -> int:
         """The bot's own account."""
@@ -116,7 +119,10 @@ class Desk:
     async def asked(self, event: Asked) -> Outcome:
         """A command. Everybody's is answered, but only a member's is done."""
         comment, word = event.comment, event.command.word
-        if not await self._may_ask(comment):
+        standing = await self._people.standing(comment)
+        if standing is Standing.BOT:
+            return Outcome(Reason.BOT_SENDER, comment.origin.author)
+        if standing is Standing.STRANGER:
             return await self._order(comment, runs.notice(comment, Notice.DENIED), Reason.NOTICE)
         if word == commands.HELP:
             return await self._order(comment, runs.notice(comment, Notice.HELP), Reason.NOTICE)
@@ -142,7 +148,10 @@ class Desk:
         if found is None:
             return Outcome(Reason.NO_SESSION)
         comment = comment.within(internal=thread.internal)
-        if not await self._may_ask(comment):
+        standing = await self._people.standing(comment)
+        if standing is Standing.BOT:
+            return Outcome(Reason.BOT_SENDER, comment.origin.author)
+        if standing is Standing.STRANGER:
             return await self._order(comment, runs.notice(comment, Notice.DENIED), Reason.NOTICE)
         session, workflow = found
         admitted = self._router.admitted(comment.origin.project)
@@ -152,7 +161,14 @@ class Desk:
         return await self._order(comment, run, Reason.FIRED)
 
     async def _order(self, comment: runs.Comment, run: runs.Object, reason: Reason) -> Outcome:
-        """Create what answers a comment, and show that it was seen; at a second delivery too."""
+        """Create what answers a comment, and show that it was seen; at a second delivery too.
+
+        One that is too many for the hour makes nothing: whatever talks to itself ends there.
+        """
+        most = self._router.most_an_hour
+        if await self._intake.asked_lately(run) >= most:
+            await self._acknowledge(comment, NOT_NOW)
+            return Outcome(Reason.LOOP_BUDGET, f"{most} within an hour")
         there = await self._intake.create(run)
         await self._acknowledge(comment)
         session = run["spec"].get("session")
@@ -172,21 +188,6 @@ class Desk:
             raise taken
         names = tuple(run["metadata"]["name"] for run in orders)
         return Outcome(Reason.FIRED if made else Reason.DUPLICATE, runs=names)
-
-    async def _may_ask(self, comment: runs.Comment) -> bool:
-        """Developer or above. A yes is remembered for a minute; a no never, for whoever is let in asks again."""
-        author = comment.origin.author_id
-        if author is None:
-            return False
-        who, now = (comment.origin.project, author), self._clock()
-        if self._trusted.get(who, now) > now:
-            return True
-        if await self._ask(self._forge.access_level, *who) < DEVELOPER:
-            return False
-        if len(self._trusted) >= _TRUSTED:
-            self._trusted.clear()
-        self._trusted[who] = now + TRUSTED_SECONDS
-        return True
 
     async def _resolve_threads(self, event: Ended) -> tuple[int, Invalid | None]:
         """Resolve what the bot began about pipelines: how many it were, and why others were refused.
@@ -222,12 +223,12 @@ class Desk:
         head = await self._ask(self._forge.head, event.origin.project, event.origin.iid)
         return None if (head.pipeline_id or 0) > event.id else head.sha
 
-    async def _acknowledge(self, comment: runs.Comment) -> None:
+    async def _acknowledge(self, comment: runs.Comment, emoji: str = SEEN) -> None:
         """A courtesy: without it the event is done all the same."""
         place = (comment.origin.project, comment.origin.iid)
         try:
             async with asyncio.timeout(self._reaction_seconds):
-                await self._ask(lambda: self._forge.react(*place, SEEN, note_id=comment.id))
+                await self._ask(lambda: self._forge.react(*place, emoji, note_id=comment.id))
         except (HummingbirdError, TimeoutError) as error:
             why = str(error) or f"GitLab has not answered for {self._reaction_seconds:.0f} s"
             _log.warning("no reaction on note %s of %s!%s: %s", comment.id, *place, why)

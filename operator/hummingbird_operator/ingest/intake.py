@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hummingbird_operator.api import labels
-from hummingbird_operator.api.conditions import RunCondition
+from hummingbird_operator.api.conditions import RunCondition, rfc3339
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, AlreadyExists, KubeApi
 from hummingbird_operator.kube.refusals import SERVICE
 
 Object = dict[str, Any]
+
+BUDGET = timedelta(hours=1)
+"""What people ask for is counted over so long (ingest decision D10: a budget that no agent can change)."""
 
 
 class NameTaken(Invalid):
@@ -24,9 +29,10 @@ class Intake:
     acknowledging it would lose it, and every other one, in silence.
     """
 
-    def __init__(self, kube: KubeApi, namespace: str) -> None:
+    def __init__(self, kube: KubeApi, namespace: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._kube = kube
         self._namespace = namespace
+        self._now = now
 
     async def create(self, run: Object) -> Object | None:
         """Create it; None when that was done now, else the run that the same event made before. Raises NameTaken."""
@@ -47,15 +53,26 @@ class Intake:
 
         Neither those at work nor those whose words another one answers, nor the next one where none is at work.
         """
-        try:
-            found = await self._kube.list(AGENT_RUNS, self._namespace, label_selector=f"{labels.SESSION}={session}")
-        except (NotFound, Conflict, Invalid) as error:
-            raise Unavailable(SERVICE, f"it lists no AgentRuns in {self._namespace}: {error}") from error
+        found = await self._list(f"{labels.SESSION}={session}")
         live = [run for run in found if not finished(run)]
         carried = {name for run in found for name in _status(run).get("merged") or ()}
         replies = [run for run in live if run["spec"].get("session") and run["metadata"]["name"] not in carried]
         busy = any(_begun(run) for run in live)
         return max(0, sum(not _begun(run) for run in replies) - (not busy))
+
+    async def asked_lately(self, run: Object) -> int:
+        """How many runs of its lane people asked for within an hour; 0 where this very one is among them."""
+        lane, since = run["metadata"]["labels"][labels.LANE], rfc3339(self._now() - BUDGET)
+        found = [each for each in await self._list(f"{labels.LANE}={lane}") if _created(each) >= since]
+        if any(each["metadata"]["name"] == run["metadata"]["name"] for each in found):
+            return 0
+        return sum(not (each["spec"].get("trigger") or {}).get("automatic") for each in found)
+
+    async def _list(self, selector: str) -> list[Object]:
+        try:
+            return await self._kube.list(AGENT_RUNS, self._namespace, label_selector=selector)
+        except (NotFound, Conflict, Invalid) as error:
+            raise Unavailable(SERVICE, f"it lists no AgentRuns in {self._namespace}: {error}") from error
 
     async def _found(self, run: Object) -> Object | None:
         """The run that stands there already; None when it is gone again. Raises NameTaken."""
@@ -76,6 +93,11 @@ def finished(run: Object) -> bool:
     """Whether a run has ended, by its condition Finished."""
     conditions = _status(run).get("conditions") or []
     return any(one.get("type") == RunCondition.FINISHED and one.get("status") == "True" for one in conditions)
+
+
+def _created(run: Object) -> str:
+    """RFC 3339 sorts as text."""
+    return str(run["metadata"].get("creationTimestamp") or "")
 
 
 def _begun(run: Object) -> bool:

@@ -41,6 +41,8 @@ class Reason(StrEnum):
     STATUS_FILTERED = "status_filtered", "The pipeline did not end: only success, failed, canceled and skipped count."
     STALE_EVENT = "stale_event", "The merge request has a newer pipeline than the one of the event."
     SELF_EVENT = "self_event", "The bot wrote the note itself."
+    BOT_SENDER = "bot_sender", "Another bot wrote the note: it is ignored unless `gitlab.allowed_bots` names it."
+    LOOP_BUDGET = "loop_budget", "Too much was asked for on this merge request within an hour."
     SYSTEM_NOTE = "system_note", "GitLab wrote the note itself."
     EDITED = "edited", "The note was changed, not written: an edit starts nothing."
     NOT_FOR_US = "not_for_us", "The note is neither a command nor a reply in a thread."

@@ -89,6 +89,16 @@ class Router:
         self._workflows = workflows
         self._host = urlsplit(config.gitlab.url).hostname or "" if config.gitlab else ""
 
+    @property
+    def allowed_bots(self) -> tuple[str, ...]:
+        """User names of bots whose comments count like people's."""
+        return self._config.gitlab.allowed_bots if self._config.gitlab else ()
+
+    @property
+    def most_an_hour(self) -> int:
+        """Runs and fixed answers that may be asked for on one merge request, for each workflow."""
+        return self._config.limits.max_requests_per_hour
+
     def pipeline(self, payload: Mapping[str, Any]) -> Outcome | Ended:
         """The gates of a pipeline. One that succeeded always passes: its threads are resolved whatever the rules say.
 

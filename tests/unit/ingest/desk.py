@@ -38,6 +38,7 @@ class FakeForge:
         self.fail: Callable[[str], Exception | None] = lambda method: None
         self.threads: dict[str, Thread] = {}
         self.levels: dict[int, int] = {7: 30}
+        self.bots: set[int] = set()
         self.ref = "refs/merge-requests/42/head"
         self.pipeline_sha = SHA
         self.now = MergeRequestHead(SHA, "failed", 31, "opened", False, "Add the cache", "cache", False, 7)
@@ -74,6 +75,10 @@ class FakeForge:
     def access_level(self, project: str, user_id: int) -> int:
         self._enter("access_level")
         return self.levels.get(user_id, 0)
+
+    def is_bot(self, user_id: int) -> bool:
+        self._enter("is_bot")
+        return user_id in self.bots
 
     def pipeline(self, project: str, pipeline_id: int) -> Pipeline:
         self._enter("pipeline")

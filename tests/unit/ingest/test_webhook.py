@@ -396,6 +396,9 @@ class AnyForge:
     def resolve(self, project: str, iid: int, discussion: str) -> None:
         return
 
+    def is_bot(self, user_id: int) -> bool:
+        return False
+
     def access_level(self, project: str, user_id: int) -> int:
         return 40
 
