@@ -175,7 +175,7 @@ def talking(cluster: Cluster, folder: Path, name: str, *, pool: dict[str, Any]) 
     """An operator, a webhook ingestor, and hooks in both projects that `hummingbird webhook-setup` made."""
     with scene(cluster, folder, name, pool=pool) as world:
         port = free_port()
-        world.gitlab.state.load(neighbourhood(range(100, 110)))
+        world.gitlab.state.load(neighbourhood(range(100, 112)))
         url = f"http://127.0.0.1:{port}/webhooks/gitlab"
         world.stage.environ |= {"HOOK_SECRET": SECRET, "MAINTAINER": "maintainer-token"}
         world.configure(

@@ -6,6 +6,7 @@ replayed from GitLab's list. `--outage-seconds=60` makes a minute of each kind.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections import Counter
@@ -40,6 +41,8 @@ HOOKED = ("group/handed", "group/replayed")
 ASKERS = [f"asker-{number}" for number in range(4)]
 EACH = 3
 """Events by each way in an outage: GitLab disables a hook after the fourth failure, and tells it nothing more."""
+TWICE = 6
+"""Comments that come by two ways at once."""
 RECEIVES = "2"
 """Receipts after which a message is given up: an outage may use up none."""
 
@@ -58,10 +61,12 @@ class World:
     dead: str
     used: int = 0
     outages: int = 0
+    twice: str = ""
+    """A project with a hook whose events the forwarder sends as well."""
 
     def forward(self, event: Emitted) -> None:
         """What a forwarder does with the events of the project that has no hook."""
-        if event.project == "group/queue":
+        if event.project in ("group/queue", self.twice):
             body = encode_envelope(Event("gitlab", event.kind, event.payload, ""), now=datetime.now(UTC))
             self.sqs.send_message(QueueUrl=self.queue, MessageBody=body)
 
@@ -143,7 +148,7 @@ def world(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def populate(made: Scene) -> None:
     """A project for each way, all with the same people and merge requests."""
-    rows = [{"iid": iid, "sha": "4be1c0de" * 5, "author": {"id": 7, "username": "alice"}} for iid in range(100, 180)]
+    rows = [{"iid": iid, "sha": "4be1c0de" * 5, "author": {"id": 7, "username": "alice"}} for iid in range(90, 180)]
     askers = [{"id": 50 + number, "username": name} for number, name in enumerate(ASKERS)]
     members = {"1": 30, "2": 20, "7": 30, "9": 40} | {str(each["id"]): 30 for each in askers}
     projects = [{"id": n, "path": path, "members": members, "merge_requests": rows} for path, n in WAYS.items()]
@@ -256,3 +261,22 @@ def once(world: World, made: dict[int, str]) -> None:
         assert sum(target["mergeRequest"] == iid and target["project"] == project for target in targets) == 1
         assert len(world.notes(iid, project)) == 1
         assert world.calls(iid) == 1
+
+
+def test_what_comes_by_queue_and_by_webhook_at_once_is_answered_once(world: World) -> None:
+    world.twice = "group/handed"
+    made = {90 + number: world.twice for number in range(TWICE)}
+    for iid in made:
+        world.scene.gitlab.people.comments(world.twice, iid, "alice", "/hummingbird plain why?")
+    wait_for(lambda: not unanswered(world, made), 120, world.scene.log)
+    wait_for(lambda: world.left(world.queue) == 0, 60, world.scene.log)
+    once(world, made)
+    found = world.scene.gitlab.state.project(world.twice)
+    assert found is not None
+    (hook,) = found.hooks.values()
+    answers = [json.loads(row["response_body"]) for row in hook.log]
+    names = {run["metadata"]["name"] for run in world.scene.stage.get("agentruns")["items"]}
+    reasons = Counter(answer["reason"] for answer in answers if names.intersection(answer["runs"]))
+    print(f"\n{TWICE} comments by both ways at once, what the webhook made of its copy: {dict(reasons)}", end="")
+    assert set(reasons) <= {"fired", "duplicate"}
+    world.twice = ""
