@@ -36,8 +36,8 @@ from tests.standins.ministack import ministack
 
 LONG_FROM = 300
 """Events from which there are two ingestors of each kind."""
-PAUSE_SECONDS = 0.3
-"""Between two acts, on average."""
+PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.3, 0.15
+"""Between two acts, on average; the second where there are few events."""
 KILLED_UNTIL = 0.9
 """Part of the evening in which somebody may die."""
 SETTLED_SECONDS = 240.0
@@ -154,11 +154,12 @@ def spend(evening: Evening, troupe: Troupe, events: int, kills: int, draw: rando
     moments = sorted(draw.randint(0, int(events * KILLED_UNTIL)) for _ in names)
     draw.shuffle(names)
     due = list(zip(moments, names, strict=True))
+    pause = PAUSE_SECONDS if events >= LONG_FROM else SHORT_PAUSE_SECONDS
     while evening.events < events:
         evening.act()
         while due and due[0][0] <= evening.events:
             troupe.kill(due.pop(0)[1])
-        time.sleep(draw.expovariate(1 / PAUSE_SECONDS))
+        time.sleep(draw.expovariate(1 / pause))
 
 
 def settle(house: House, evening: Evening, wires: Wires, troupe: Troupe) -> None:

@@ -24,6 +24,7 @@ class Crowd:
         self._people = gitlab.people
         self._draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self._seed = seed
+        self._number = 0
         self._mrs: dict[Place, Mr] = {}
         self._notes: list[tuple[Place, str, int]] = []
         """People's own: where, by whom, which."""
@@ -37,6 +38,11 @@ class Crowd:
         self.done: Counter[str] = Counter()
         self.events = 0
         """Events that people caused."""
+
+    def _next(self) -> None:
+        """Each act draws by itself: one for which there is no occasion this time changes none of the later ones."""
+        self._number += 1
+        self._draw = random.Random(f"{self._seed} {self._number}")  # noqa: S311
 
     def story(self) -> list[Happening]:
         """GitLab's events so far, with the acts that caused them."""

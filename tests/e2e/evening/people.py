@@ -30,6 +30,7 @@ class Evening(Talkers):
 
     def act(self) -> None:
         """The next act; one that GitLab refuses, or for which there is no occasion, did not happen."""
+        self._next()
         weights = self.talk | self.change
         (verb,) = self._draw.choices(list(weights), list(weights.values()))
         if self._burst:

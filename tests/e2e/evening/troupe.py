@@ -16,7 +16,7 @@ from tests.e2e.scene import Scene
 
 LOOK_SECONDS = 0.1
 LONGEST_AWAY_SECONDS = 2.5
-DOOMED = 0.5
+DOOMED = 0.6
 """How many operators die by themselves at one of their effects, not from outside."""
 
 
@@ -122,7 +122,7 @@ class Troupe:
     def _operator(self) -> Operator:
         """The real one, or the real one that dies at an effect: after a placeholder, in a save, wherever."""
         if self.doomed and self._draw.random() < DOOMED:
-            fate = {"FATE": json.dumps({"kill_at": self._draw.randint(5, 150)})}
+            fate = {"FATE": json.dumps({"kill_at": self._draw.randint(5, 80)})}
             return self.world.stage.start("operator", program="tests.e2e.mortal", environ=fate)
         return self.world.stage.start("operator")
 
