@@ -29,6 +29,9 @@ NUMBERS = {
 LEVELS = {BOT: 30, "alice": 30, "maya": 40, "bob": 30, GUEST: 10, "renovate-bot": 30, "ci-runner": 30}
 """The same in every project; who is not here is no member."""
 MEMBERS = ("alice", "bob", "maya")
+ALLOWED_BOT = "ci-runner"
+"""`allowed_bots`: it may ask like a person; nobody answers the other one, though it is a Developer."""
+IGNORED_BOT = "renovate-bot"
 DEVELOPER = 30
 
 APP, VAULT, SITE, SECRET = "group/app", "group/vault", "team/site", "other/secret"
@@ -126,13 +129,19 @@ def configuration(gitlab: str, model: str, folder: str, sandboxes: str, ingest: 
         "gitlab": {
             "url": gitlab,
             "token_env": "GITLAB_TOKEN",
+            "allowed_bots": [ALLOWED_BOT],
             "hooks_token_env": "HOOKS_TOKEN",
             "webhook_secret_env": ["HOOK_TOKEN", "HOOK_SIGNING"],
         },
         "models": {"default": "gemini-3.8-flash", "google_api_key_env": "GOOGLE_API_KEY", "endpoint": model},
         "sessions": {"store": f"file://{folder}/store"},
         "sandbox": {"pool": "default", "namespace": sandboxes},
-        "limits": {"retry_seconds": 30, "max_attempts": 1000, "max_concurrent_runs": 8},
+        "limits": {
+            "retry_seconds": 30,
+            "max_attempts": 1000,
+            "max_concurrent_runs": 8,
+            "max_requests_per_hour": 1000,  # which of too many are refused would depend on their order
+        },
         "ingest": ingest,
         "projects": {
             path: {"max_runs_per_mr": limit, "internal_notes": path in INTERNAL} for path, limit in LIMITS.items()

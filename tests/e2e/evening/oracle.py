@@ -15,6 +15,7 @@ from tests.e2e.evening.cast import (
     DEVELOPER,
     FAILURES,
     IDS,
+    IGNORED_BOT,
     INTERNAL,
     LEVELS,
     LIMITS,
@@ -125,7 +126,8 @@ def _ended(
 
 def _written(act: Act, said: Said, mr: Mr) -> Iterator[Expected]:
     """A comment that is a command, or goes on with a session: answered, but only a Developer's is done."""
-    if mr.project not in LIMITS or (said.means.answer == "nothing" and not said.session):
+    asks = said.means.answer != "nothing" or bool(said.session)
+    if not asks or mr.project not in LIMITS or act.user == IGNORED_BOT:
         return
     key = f"gitlab:{HOST}:{IDS[mr.project]}:note:{said.id}"
     command = said.means.answer != "nothing"

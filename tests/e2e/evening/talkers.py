@@ -6,12 +6,14 @@ from collections import Counter
 
 from tests.e2e.evening.acts import Act, Mr, Said
 from tests.e2e.evening.cast import (
+    ALLOWED_BOT,
     APP,
     BOT,
     BYSTANDERS,
     COMMANDS,
     DEVELOPER,
     GUEST,
+    IGNORED_BOT,
     LEVELS,
     MEMBERS,
     NOTHING,
@@ -45,7 +47,7 @@ class Talkers(Crowd):
     def _commands(self) -> Act | None:
         """A command, in a comment or in somebody's thread, by whoever."""
         mr = self._any()
-        user = self._draw.choices([*MEMBERS, "renovate-bot", STRANGER, GUEST], [6, 6, 4, 2, 1, 1])[0]
+        user = self._draw.choices([*MEMBERS, ALLOWED_BOT, IGNORED_BOT, STRANGER, GUEST], [6, 6, 4, 1, 1, 1, 1])[0]
         number = self._draw.randrange(len(COMMANDS))
         return self._writes("commands", mr, user, COMMANDS[number][0], meaning(mr.project, number))
 
@@ -88,7 +90,7 @@ class Talkers(Crowd):
         return self._replies_in(self._mrs[place], discussion)
 
     def _replies_in(self, mr: Mr, discussion: str) -> Act:
-        user = self._draw.choices([*MEMBERS, STRANGER, GUEST], [6, 6, 4, 1, 1])[0]
+        user = self._draw.choices([*MEMBERS, IGNORED_BOT, STRANGER, GUEST], [12, 12, 8, 1, 2, 2])[0]
         token = self._token()
         return self._answers("replies", mr, user, discussion, f"And {token}?\n\nI do not see it.", token)
 

@@ -115,3 +115,5 @@ def test_commands_and_replies_are_answered_and_only_a_developers_are_done() -> N
         assert written(NOTHING, user, session="s") == (("notice", "help", "Denied", "", False),)
         assert written(NOTHING, user) == ()
     assert written(HELP, project=SECRET) == ()
+    assert written(HELP, "renovate-bot") == ()
+    assert written(HELP, "ci-runner") == written(HELP)
