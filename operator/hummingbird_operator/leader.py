@@ -19,6 +19,7 @@ import kopf
 from prometheus_client import CollectorRegistry
 
 from hummingbird_operator import framework, lifecycle, wiring
+from hummingbird_operator.agentruns import ghosts
 from hummingbird_operator.agentruns import handlers as run_handlers
 from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.api import labels
@@ -157,6 +158,7 @@ class _Process:
                 background(watch),
                 background(strays.keep_sweeping(swept)),
                 background(reaper.keep_reaping()),
+                background(ghosts.keep_looking(leading.runs, leading.status)),
                 background(_publish_phases(leading, self.metrics)),
                 background(_end_in_time(self.stop, started)),
             ):

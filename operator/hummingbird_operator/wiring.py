@@ -14,7 +14,6 @@ from hummingbird_ai.calls import CallMetrics, generate_with_retry
 from hummingbird_operator.adapters import ClaimedSandboxes, RunEvents
 from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming
-from hummingbird_operator.agentruns.control import Runs
 from hummingbird_operator.agentruns.delivering import Delivering
 from hummingbird_operator.agentruns.doors import SOURCES, ConfiguredDoors
 from hummingbird_operator.agentruns.gating import Gating
@@ -24,6 +23,7 @@ from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.agentruns.pages import NotePages
 from hummingbird_operator.agentruns.resolve import SUPPORTED, visibility
 from hummingbird_operator.agentruns.runner import Runner
+from hummingbird_operator.agentruns.runs import Runs
 from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.agentruns.work import Worker
 from hummingbird_operator.agentruns.working import Working
@@ -75,6 +75,7 @@ class Leading:
 
     runs: Runs
     runner: Runner
+    status: StatusWriter
     close: Callable[[], None]
 
 
@@ -199,7 +200,7 @@ def lead(
         clock=now,
     )
 
-    return Leading(runs, runner, partial(_close, (threads, forge_threads), notes))
+    return Leading(runs, runner, status, partial(_close, (threads, forge_threads), notes))
 
 
 def _pages(settings: Settings, workflows: Workflows, doors: ConfiguredDoors) -> NotePages:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hummingbird_operator.agentruns.facts import Facts
-from hummingbird_operator.agentruns.following import carried_outcome
-from hummingbird_operator.agentruns.objects import commit
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.conditions import Failure, RunCondition
 from hummingbird_operator.errors import Invalid
@@ -116,11 +114,10 @@ def _carried(facts: Facts) -> Decision | None:
     """Another run answers its words: it waits for that one, and ends with it."""
     if facts.carrier is None or facts.settled(RunCondition.ANSWERED):
         return None
-    outcome = carried_outcome(facts.carrier)
-    if outcome is None:
-        name = facts.carrier.metadata.name
-        return Decision(Step.WAIT, c.Working.WAITING_FOR_SESSION, f"run {name} answers these words with its own")
-    return Decision(Step.CONCLUDE, *outcome)
+    if facts.carrier.outcome is None:
+        text = f"run {facts.carrier.name} answers these words with its own"
+        return Decision(Step.WAIT, c.Working.WAITING_FOR_SESSION, text)
+    return Decision(Step.CONCLUDE, *facts.carrier.outcome)
 
 
 def _dropped(facts: Facts) -> Decision | None:
@@ -131,11 +128,11 @@ def _dropped(facts: Facts) -> Decision | None:
 
 def _superseded(facts: Facts) -> Decision | None:
     """A later run is about another commit: it counts once the merge request's head is not this one's any more."""
-    if facts.newer is None or facts.settled(RunCondition.ANSWERED):
+    if facts.settled(RunCondition.ANSWERED):
         return None
-    if not facts.overtaken:
-        return Decision(Step.COMPARE)
-    return Decision(Step.CONCLUDE, c.Success.SUPERSEDED, superseded_by(commit(facts.newer)))
+    if facts.head_now:
+        return Decision(Step.CONCLUDE, c.Success.SUPERSEDED, superseded_by(facts.head_now))
+    return Decision(Step.COMPARE) if facts.newer is not None else None
 
 
 def superseded_by(sha: str) -> str:

@@ -13,6 +13,7 @@ from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, RunnerRef
 
 if TYPE_CHECKING:
+    from hummingbird_operator.agentruns.following import Carrier
     from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.agentruns.turns import Turn
     from hummingbird_operator.errors import Invalid
@@ -36,12 +37,12 @@ class Facts:
     """
     delivery_after: datetime | None = None
     """The forge was away: do not try before then."""
-    carrier: AgentRun | None = None
+    carrier: Carrier | None = None
     """The run that answers this one's words with its own."""
     newer: AgentRun | None = None
     """A later automatic run of the same workflow on another commit: this one may be of no use any more."""
-    overtaken: bool = False
-    """The merge request's head was seen not to be this run's commit any more, since `newer` came."""
+    head_now: str = ""
+    """The merge request's head, once it is sure that it is not this run's commit any more."""
 
     @property
     def cancelled(self) -> bool:
@@ -96,7 +97,8 @@ def view(run: AgentRun, *, held: bool, carried: bool = False) -> RunView:
         lane="" if notice or (answered and saved) else lane(run),
         reply=not notice and run.spec.session is not None,
         automatic=bool(trigger and trigger.automatic),
-        started=held or run.status.start_time is not None,
+        started=held or run.status.start_time is not None or (run.status.note is not None and not answered),
+        over=answered and saved,
         needs_slot=not notice and not (answered and saved),
         thread=thread_of(run.spec),
         ending=answered or run.spec.cancel or run.metadata.deleting,

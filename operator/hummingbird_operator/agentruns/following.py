@@ -92,14 +92,44 @@ def question_of(run: AgentRun, others: Sequence[AgentRun]) -> Question:
     return Question("\n\n".join(parts), cut, tuple(other.metadata.name for other in others))
 
 
-def carried_outcome(carrier: AgentRun) -> tuple[str, str] | None:
-    """How a run ends whose words another one answers: (reason, message); None while that one is at it."""
-    over = c.is_true(carrier.status.conditions, c.RunCondition.FINISHED)
-    delivered = c.find(carrier.status.conditions, c.RunCondition.DELIVERED)
-    if not over and (delivered is None or delivered.status == "Unknown"):
+@dataclass(frozen=True)
+class Carrier:
+    """A run that answers the words of others, as far as those must know it."""
+
+    uid: str
+    name: str
+    members: frozenset[str]
+    """Names of the others, in its own namespace and session."""
+    answered: str
+    """When it had its answer, RFC 3339; empty while it works."""
+    outcome: tuple[str, str] | None
+    """How the others end: (reason, message); None while it is at it."""
+    silent: bool
+    """It is over, or going, and nobody was told anything: the others are answered by themselves."""
+
+
+def carrier(run: AgentRun) -> Carrier | None:
+    """What the run is to others; None where it answers itself only."""
+    if not run.status.merged:
         return None
-    reason, message = objects.outcome(carrier)
-    name = carrier.metadata.name
+    conditions = run.status.conditions
+    over = c.is_true(conditions, c.RunCondition.FINISHED)
+    delivered = c.find(conditions, c.RunCondition.DELIVERED)
+    told = delivered is not None and (delivered.status == "False" or delivered.reason == c.Checkpoint.NOTE_WRITTEN)
+    answered = c.find(conditions, c.RunCondition.ANSWERED)
+    return Carrier(
+        uid=run.metadata.uid,
+        name=run.metadata.name,
+        members=frozenset(run.status.merged),
+        answered=answered.last_transition_time if answered else "",
+        outcome=_outcome_for_others(run) if told else None,
+        silent=not told and (over or run.metadata.deleting),
+    )
+
+
+def _outcome_for_others(run: AgentRun) -> tuple[str, str]:
+    reason, message = objects.outcome(run)
+    name = run.metadata.name
     if reason == c.Success.COMPLETED:
         return c.Success.MERGED, f"answered together with run {name}"
     return reason, f"run {name}, which had these words too, ended so: {message}"

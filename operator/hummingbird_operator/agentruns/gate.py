@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from hummingbird_operator.api.conditions import Success
+from hummingbird_operator.api.conditions import Failure, Success
 
 if TYPE_CHECKING:
     from hummingbird_operator.api.agentrun import AgentRun
 
 RUNNING, DONE, CANCELLED, SUPERSEDED = "running", "done", "cancelled", "superseded"
+STATES: dict[str, str] = {Success.COMPLETED: DONE, Failure.CANCELLED: CANCELLED, Success.SUPERSEDED: SUPERSEDED}
+"""The marker's state that an outcome will have; any other is a failure, which counts for nothing."""
 
 
 class Mark(Protocol):
@@ -57,8 +59,10 @@ class Scan:
     """The merge request's head now."""
     limit: int
     """Automatic runs of one workflow on one merge request."""
-    alive: Callable[[str], bool]
-    """Whether an AgentRun of that uid is unfinished."""
+    alive: Callable[[str], str | None]
+    """Of the AgentRun with that uid: None where it is gone or finished, else its outcome so far, empty at work."""
+    shut: str = ""
+    """Why nothing starts by itself on the merge request any more: closed, merged or a draft."""
 
     @property
     def automatic(self) -> bool:
@@ -70,6 +74,12 @@ class Scan:
         """The commit that the run is about."""
         resolved = self.run.status.resolved
         return (resolved and resolved.head_sha) or ""
+
+    def settled(self, mark: Mark) -> str:
+        """How the run of that mark ended, also where its note does not say so yet; empty: at work, or never ended."""
+        if mark.state != RUNNING:
+            return mark.state or ""
+        return STATES.get(self.alive(mark.run or "") or "", "")
 
     @property
     def of_workflow(self) -> list[Mark]:
@@ -110,12 +120,18 @@ def _stale(scan: Scan) -> Verdict | None:
     return Verdict(Success.SUPERSEDED, f"the merge request's head is {scan.head_sha} now, not {scan.sha}")
 
 
+def _shut(scan: Scan) -> Verdict | None:
+    if not scan.automatic or not scan.shut:
+        return None
+    return Verdict(Success.SUPERSEDED, f"the merge request is {scan.shut} by now")
+
+
 def _already_reviewed(scan: Scan) -> Verdict | None:
     if not scan.automatic or not scan.sha:
         return None
     for mark in scan.of_workflow:
-        counts = mark.state in (DONE, CANCELLED) or (mark.state == RUNNING and scan.alive(mark.run or ""))
-        if mark.sha == scan.sha and counts:
+        at_work = mark.state == RUNNING and scan.alive(mark.run or "") == ""
+        if mark.sha == scan.sha and (at_work or scan.settled(mark) in (DONE, CANCELLED)):
             return Verdict(Success.ALREADY_REVIEWED, f"{scan.run.spec.workflow} has been at commit {scan.sha} before")
     return None
 
@@ -123,11 +139,11 @@ def _already_reviewed(scan: Scan) -> Verdict | None:
 def _limit_reached(scan: Scan) -> Verdict | None:
     if not scan.automatic:
         return None
-    sessions = {mark.id for mark in scan.of_workflow if mark.id and mark.state != SUPERSEDED}
+    sessions = {mark.id for mark in scan.of_workflow if mark.id and scan.settled(mark) != SUPERSEDED}
     if len(sessions) < scan.limit:
         return None
     text = f"{scan.run.spec.workflow} has {len(sessions)} conversations here, max_runs_per_mr is {scan.limit}"
     return Verdict(Success.RUN_LIMIT_REACHED, f"{text}; a command still starts one")
 
 
-CHECKS: tuple[Callable[[Scan], Verdict | None], ...] = (_duplicate, _stale, _already_reviewed, _limit_reached)
+CHECKS: tuple[Callable[[Scan], Verdict | None], ...] = (_duplicate, _stale, _shut, _already_reviewed, _limit_reached)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,16 +16,21 @@ from hummingbird_operator.errors import HummingbirdError
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.control import Control
-    from hummingbird_operator.agentruns.notebook import Marked, Note, Notebook
+    from hummingbird_operator.agentruns.notebook import Head, Marked, Note, Notebook
     from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.agentruns.runner import Apply
     from hummingbird_operator.api.agentrun import AgentRun, GitLabTarget
 
 logger = logging.getLogger(__name__)
 
+SHUT = ("closed", "merged", "locked")
 HEAD_LOOKS = 6
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 """Between two looks whether a later run came; GitLab is asked only when one has."""
+SETTLED_SECONDS = 15.0
+"""So long after an event GitLab shows the head that it made."""
+STEADY_SECONDS = 60.0
+"""A commit whose run was seen so long ago was surely the head once."""
 HEAD_PAUSE_SECONDS = 2.0
 """GitLab shows an older head for some seconds after a push (pipelines-as-code#2453): so long the head is read again."""
 
@@ -33,11 +38,14 @@ HEAD_PAUSE_SECONDS = 2.0
 class Others(Protocol):
     """What the watch has shown of other runs."""
 
-    def newer(self, run: AgentRun) -> AgentRun | None:
-        """A later automatic run of the same workflow and merge request, for another commit."""
+    def newer(self, run: AgentRun, refuted: Collection[str]) -> AgentRun | None:
+        """The latest automatic run of the same workflow and merge request after it, for another commit."""
 
-    def alive(self, uid: str) -> bool:
-        """Whether a run of that uid is unfinished."""
+    def age(self, uid: str) -> float:
+        """Seconds since the run was first seen."""
+
+    def alive(self, uid: str) -> str | None:
+        """None where no unfinished run has that uid; else its outcome so far, empty while it works."""
 
 
 class Gating:
@@ -59,52 +67,58 @@ class Gating:
         marked = [each for each in await self._notebook.marked(target) if each.marker.run != run.metadata.uid]
         scan = Scan(run, [each.marker for each in marked], "", order.most_runs, self._others.alive)
         if trigger.automatic:
-            scan = replace(scan, head_sha=await self._head(run, target, control))
+            head = await self._head(run, target, control)
+            shut = "a draft" if head.draft else head.state if head.state in SHUT else ""
+            scan = replace(scan, head_sha=head.sha, shut=shut)
         verdict = gate(scan)
         return verdict if verdict is not None else _left_behind(run, marked, internal=order.internal)
 
-    async def _head(self, run: AgentRun, target: GitLabTarget, control: Control) -> str:
+    async def _head(self, run: AgentRun, target: GitLabTarget, control: Control) -> Head:
         """The merge request's head, read again for ten seconds while it is not the run's commit."""
         assert self._notebook is not None  # noqa: S101 - looked at by its caller
         for number in range(HEAD_LOOKS):
             if number:
                 await asyncio.sleep(HEAD_PAUSE_SECONDS)
-            head = (await self._notebook.head(target)).sha
-            if head == objects.commit(run) or control.cancelled or control.leaving:
+            head = await self._notebook.head(target)
+            if head.sha == objects.commit(run) or control.cancelled or control.leaving:
                 return head
         return head
 
     async def compare(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Look whether the merge request's head is the run's commit still: events may come in any order."""
-        assert facts.newer is not None  # noqa: S101 - decide asks for this step only then
-        uid = facts.newer.metadata.uid
-        (control.overtaken if await self._moved(facts.run) else control.refuted).add(uid)
+        if not await self._judged(facts.run, control):
+            await control.pause(LOOK_SECONDS)
 
     async def outdated(self, run: AgentRun, control: Control) -> str:
         """Wait until the run at work is overtaken by a newer commit, and return it."""
-        while not (newer := await self._newer_commit(run, control)):  # noqa: ASYNC110 - the head is asked of GitLab
+        while not control.head_now:
             await asyncio.sleep(LOOK_SECONDS)
-        return newer
+            try:
+                await self._judged(run, control)
+            except HummingbirdError as error:  # the work goes on, and it is looked at again
+                logger.info("whether the head moved is not known: %s", error, extra={"run": control.name})
+        return control.head_now
 
-    async def _newer_commit(self, run: AgentRun, control: Control) -> str:
-        newer = self._others.newer(run)
-        if newer is None or newer.metadata.uid in control.refuted:
-            return ""
-        try:
-            if await self._moved(run):
-                return objects.commit(newer)
-        except HummingbirdError as error:  # the work goes on, and it is looked at again
-            logger.info("whether the head moved is not known: %s", error, extra={"run": control.name})
-            return ""
-        control.refuted.add(newer.metadata.uid)
-        return ""
+    async def _judged(self, run: AgentRun, control: Control) -> bool:
+        """Whether it is known now what a later run means for this one.
 
-    async def _moved(self, run: AgentRun) -> bool:
+        No verdict rests on one look: for some seconds after a push GitLab shows an older head, and the event of an
+        older commit may be the later one. Once the later run, or this one, is that old, what GitLab shows is true.
+        """
+        later = self._others.newer(run, control.refuted)
         target = run.spec.target.gitlab if run.spec.target else None
-        if target is None or self._notebook is None:
-            return False
-        head = await self._notebook.head(target)
-        return bool(head.sha) and head.sha != objects.commit(run)
+        if later is None or target is None or self._notebook is None:
+            return True
+        head = (await self._notebook.head(target)).sha
+        settled = self._others.age(later.metadata.uid) >= SETTLED_SECONDS
+        if head == objects.commit(run):
+            if settled:
+                control.refuted.add(later.metadata.uid)
+            return settled
+        if head and (settled or self._others.age(run.metadata.uid) >= STEADY_SECONDS):
+            control.head_now = head
+            return True
+        return False
 
 
 def _left_behind(run: AgentRun, marked: Sequence[Marked], *, internal: bool) -> Note | None:

@@ -20,8 +20,9 @@ from hummingbird_operator.errors import HummingbirdError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hummingbird_operator.agentruns.control import Control, Runs
+    from hummingbird_operator.agentruns.control import Control
     from hummingbird_operator.agentruns.runner import Runner
+    from hummingbird_operator.agentruns.runs import Runs
     from hummingbird_operator.agentruns.ttl import Reaper
 
 logger = logging.getLogger(__name__)

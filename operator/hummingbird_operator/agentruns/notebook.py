@@ -27,6 +27,14 @@ class Head(Protocol):
     def pipeline_status(self) -> str | None:
         """GitLab's word for the head pipeline."""
 
+    @property
+    def state(self) -> str:
+        """GitLab's word for the merge request: opened, closed, merged or locked."""
+
+    @property
+    def draft(self) -> bool:
+        """Whether it is a draft."""
+
 
 class Note(Protocol):
     """A note as the forge has it."""

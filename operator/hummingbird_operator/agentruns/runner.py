@@ -30,7 +30,8 @@ from hummingbird_operator.errors import (
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.accepting import Recorder
-    from hummingbird_operator.agentruns.control import Control, Runs
+    from hummingbird_operator.agentruns.control import Control
+    from hummingbird_operator.agentruns.runs import Runs
     from hummingbird_operator.agentruns.status import StatusWriter
     from hummingbird_operator.api.agentrun import AgentRun
     from hummingbird_operator.config import Limits
@@ -145,12 +146,12 @@ class Runner:
         try:
             run = await self._status.read(control.namespace, control.name, control.uid)
         except NotFound as gone:
+            self._runs.forget(control.uid)  # its event may have been missed, and others wait for it
             # told from what a step does not find: a merge request that is gone must not leave its run without an end
             raise _Gone(str(gone)) from gone
         self._runs.observe(run)
         control.wake.clear()
         accepted = c.is_true(run.status.conditions, c.RunCondition.ACCEPTED)
-        newer = self._runs.newer(run)
         return Facts(
             now=self._clock(),
             me=self._status.me,
@@ -161,8 +162,8 @@ class Runner:
             sandbox_held=accepted and not control.let_go and run.spec.notice is None,
             delivery_after=control.delivery_after,
             carrier=self._runs.carrier_of(run),
-            newer=newer if newer is not None and newer.metadata.uid not in control.refuted else None,
-            overtaken=newer is not None and newer.metadata.uid in control.overtaken,
+            newer=self._runs.newer(run, control.refuted),
+            head_now=control.head_now,
         )
 
     def _order(self, run: AgentRun) -> Order | Invalid:

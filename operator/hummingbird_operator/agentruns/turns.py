@@ -39,6 +39,8 @@ class RunView:
     """Replies of one thread are answered together; empty for a run that is answered by itself."""
     ending: bool = False
     """It is being cancelled, or has its outcome: nobody answers it with anything."""
+    over: bool = False
+    """It has its answer and its session is saved: it may still retry its note, and holds nobody up."""
     carried: bool = False
     """Another run answers its words: it has no turn of its own."""
 
@@ -83,14 +85,18 @@ def grant(views: Iterable[RunView], *, slots: int) -> Mapping[str, Turn]:
     taken = 0
     ordered = sorted(views, key=lambda view: view.order)
     dropped = too_many(ordered)
+    begins = {view.uid: view for view in ordered if not view.over}
     for view in ordered:
         if view.carried or view.uid in dropped:
             turns[view.uid] = CARRIED if view.carried else TOO_MANY
             continue
-        turn = _turn(view, sessions.get(view.session), None if view.reply else lanes.get(view.lane), free=slots - taken)
+        # a session has the uid of the run that begins it: whoever goes on with it comes after that one
+        before = sessions.get(view.session) or (begins.get(view.session) if view.reply else None)
+        turn = _turn(view, before, None if view.reply else lanes.get(view.lane), free=slots - taken)
         turns[view.uid] = turn
         # A run that waits for a slot keeps its place in session and lane: a later one must not pass it.
-        sessions.setdefault(view.session, view)
+        if not view.over:
+            sessions.setdefault(view.session, view)
         if view.lane and not view.reply:
             lanes.setdefault(view.lane, view)
         if turn.granted and view.needs_slot:

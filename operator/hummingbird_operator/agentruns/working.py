@@ -175,7 +175,7 @@ class Working:
                 control.abort.set(Outcome.SHUTTING_DOWN)
 
     async def _end_when_outdated(self, run: AgentRun, control: Control) -> None:
-        control.newer_sha = await self._outdated(run, control)
+        await self._outdated(run, control)
         control.abort.set(c.Success.SUPERSEDED)
 
     async def _watch(
@@ -259,7 +259,7 @@ def _ended_by(facts: Facts, control: Control, result: LoopResult) -> str:
     if result.outcome is Outcome.CANCELLED:
         return deleted_or_cancelled(deleted=control.deleted)
     if result.outcome is Outcome.SUPERSEDED:
-        return superseded_by(control.newer_sha)
+        return superseded_by(control.head_now)
     if result.outcome is Outcome.SANDBOX_LOST:
         return f"{result.message}; and before that: {objects.loss(facts.run)}"
     return out_of_time(facts) if result.outcome is Outcome.TIMED_OUT else ""

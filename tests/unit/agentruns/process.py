@@ -20,7 +20,7 @@ from hummingbird_ai.messages import ModelAdapter
 from hummingbird_operator.agentruns import handlers
 from hummingbird_operator.agentruns.accepting import Accepting
 from hummingbird_operator.agentruns.claiming import Claiming, Sandboxes
-from hummingbird_operator.agentruns.control import Control, Runs
+from hummingbird_operator.agentruns.control import Control
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.delivering import Delivering
 from hummingbird_operator.agentruns.facts import Facts
@@ -32,6 +32,7 @@ from hummingbird_operator.agentruns.pages import NotePages
 from hummingbird_operator.agentruns.paying import GuardedModel
 from hummingbird_operator.agentruns.resolve import Order, visibility
 from hummingbird_operator.agentruns.runner import Runner
+from hummingbird_operator.agentruns.runs import Runs
 from hummingbird_operator.agentruns.status import StatusWriter
 from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.agentruns.work import Worker
@@ -124,7 +125,7 @@ class Process:
         doors = Doors(watched(cast("ModelAdapter", paying), self, "model", ("generate",)))
         self.series = CollectorRegistry()
         metrics = Metrics.on(self.series)
-        self.runs = Runs(slots=limits.max_concurrent_runs, clock=clock)
+        self.runs = Runs(slots=limits.max_concurrent_runs, clock=clock, monotonic=world.loop.time)
         self.status = StatusWriter(kube, self.me)
         notebook = Notebook(pen, forge_threads)
         workflows = _workflows(settings.config)

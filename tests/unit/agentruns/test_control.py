@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from hummingbird_operator.agentruns.control import UNSEEN, Control, Runs
+from hummingbird_operator.agentruns.control import Control
+from hummingbird_operator.agentruns.runs import UNSEEN, Runs
 from hummingbird_operator.api.agentrun import AgentRun
 from hummingbird_operator.api.conditions import Working
 from tests.unit.agentruns.builders import NOW, mine, run

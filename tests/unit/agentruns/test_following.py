@@ -19,8 +19,11 @@ THREAD = "a" * 40
 
 def reply(world: World, name: str, session: str, message: str, *, note: int = 1, **trigger: Any) -> AgentRun:
     world.skip(1)  # creation times have whole seconds
-    event = {"source": "gitlab", "event": "note", "key": name, "discussion": trigger.pop("discussion", THREAD)}
-    return world.order(name, session=session, message=message, trigger={**event, "author": name, **trigger})
+    return world.order(name, session=session, message=message, trigger=_event(name, **trigger))
+
+
+def _event(name: str, **changes: Any) -> dict[str, Any]:
+    return {"source": "gitlab", "event": "note", "key": name, "discussion": THREAD, "author": name, **changes}
 
 
 async def busy(world: World) -> str:
@@ -100,6 +103,44 @@ async def test_those_that_were_merged_fail_with_the_run_that_had_their_words(wor
         await ended(world, name)
     assert outcome(world, "two") == outcome(world, "three") == ("False", "ModelError")
     assert "run two" in (world.run("three").status.message or "")
+
+
+async def test_those_whose_carrier_goes_without_a_word_are_answered_by_themselves(world: World) -> None:
+    session = await busy(world)
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 4)
+    for name in ("two", "three"):
+        reply(world, name, session, f"words of {name}")
+    world.says(*TURNS, "To the first.", "To the others.", "To the third.")
+    world.model_goes_on()
+    await ended(world, "one")
+    world.fault("status", "PUT", status=502, times=1000)
+    await world.until(lambda: world.condition("Answered", "two") is not None)
+    await world.delete("two")
+    await world.until(lambda: all(run.metadata.name != "two" for run in world.runs()))
+    world.gitlab.faults.clear()
+    await ended(world, "three")
+    assert outcome(world, "three") == ("True", "Completed")
+    assert len(world.notes_of(world.run("three"))) == 1
+
+
+async def test_a_run_that_only_has_the_name_of_one_that_was_answered_is_asked(world: World) -> None:
+    session = await busy(world)
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 4)
+    for name in ("two", "three"):
+        reply(world, name, session, f"words of {name}")
+    world.says(*TURNS, "To the first.", "To the others.", "Once more.")
+    world.model_goes_on()
+    await ended(world, "three")
+    assert outcome(world, "three") == ("True", "Merged")
+    await world.delete("three")
+    await world.until(lambda: all(run.metadata.name != "three" for run in world.runs()))
+    world.skip(2)
+    world.order("three", session=session, message="other words", life=2, trigger=_event("three"))
+    await ended(world, "three")
+    assert outcome(world, "three") == ("True", "Completed")
+    assert "other words" in world.asked(len(world.model.calls) - 1)
 
 
 @pytest.mark.parametrize("part", range(3))

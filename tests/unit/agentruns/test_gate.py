@@ -21,9 +21,12 @@ def mark(state: str = "done", sha: str | None = SHA, **changes: Any) -> Marker:
     return Marker(**fields, sha=sha, state=state)
 
 
-def verdict(*marks: Marker, trigger: dict[str, Any] | None = None, head: str = SHA, limit: int = 5) -> str | None:
+def verdict(
+    *marks: Marker, trigger: dict[str, Any] | None = None, head: str = SHA, limit: int = 5, shut: str = ""
+) -> str | None:
     status = {"resolved": {"headSha": SHA}}
-    scan = Scan(run({"trigger": trigger or EVENT}, status), marks, head, limit, lambda uid: uid == "alive")
+    alive = {"alive": "", "superseded": "Superseded", "failed": "ModelError", "done": "Completed"}
+    scan = Scan(run({"trigger": trigger or EVENT}, status), marks, head, limit, alive.get, shut)
     found = gate(scan)
     return found.reason if found else None
 
@@ -42,6 +45,22 @@ def test_a_commit_counts_as_reviewed_when_it_was_answered_or_cancelled(state: st
 @pytest.mark.parametrize(("uid", "counts"), [("alive", True), ("dead", False)])
 def test_a_note_that_says_running_counts_only_while_its_run_lives(uid: str, *, counts: bool) -> None:
     assert verdict(mark("running", run=uid)) == (Success.ALREADY_REVIEWED if counts else None)
+
+
+@pytest.mark.parametrize(("uid", "counts"), [("done", True), ("superseded", False), ("failed", False)])
+def test_a_run_whose_note_still_waits_for_gitlab_counts_by_its_outcome(uid: str, *, counts: bool) -> None:
+    assert verdict(mark("running", run=uid)) == (Success.ALREADY_REVIEWED if counts else None)
+
+
+def test_a_superseded_run_whose_note_still_waits_does_not_count_for_the_limit() -> None:
+    assert verdict(mark("running", sha=OLD, run="superseded"), limit=1) is None
+    assert verdict(mark("running", sha=OLD, run="failed"), limit=1) == Success.RUN_LIMIT_REACHED
+
+
+@pytest.mark.parametrize("shut", ["merged", "closed", "a draft"])
+def test_nothing_starts_by_itself_on_a_merge_request_that_is_shut_by_now(shut: str) -> None:
+    assert verdict(shut=shut) == Success.SUPERSEDED
+    assert verdict(shut=shut, trigger=COMMAND) is None
 
 
 def test_another_workflow_or_commit_is_no_review_of_this_one() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hummingbird_ai.abort import Abort
-from hummingbird_operator.agentruns.control import Runs
+from hummingbird_operator.agentruns.runs import Runs
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun
 from hummingbird_operator.kube.client import AGENT_RUNS

@@ -138,6 +138,138 @@ async def test_a_late_event_of_an_older_commit_ends_nothing_and_says_nothing(wor
     assert states(world) == ["done"]
 
 
+MID = "cd34" * 10
+
+
+async def test_with_disorder_and_a_lagging_head_the_newest_commit_is_reviewed(world: World) -> None:
+    world.event("of-new", sha=NEW)
+    world.skip(1.5)
+    world.event("of-mid", sha=MID)
+    world.loop.call_later(3, lambda: world.push(NEW))
+    world.start()
+    await ended(world, "of-new")
+    await ended(world, "of-mid")
+    assert outcome(world, "of-new") == ("True", "Completed")
+    assert outcome(world, "of-mid") == ("True", "Superseded")
+    assert states(world) == ["done"]
+
+
+@pytest.mark.parametrize("first", ["of-mid", "of-new"])
+async def test_of_two_commits_of_one_second_the_later_one_is_reviewed_though_the_head_lags(
+    world: World, first: str
+) -> None:
+    for name in sorted(("of-mid", "of-new"), key=lambda name: name != first):
+        world.event(name, sha=MID if name == "of-mid" else NEW)
+    world.push(MID)
+    world.loop.call_later(3, lambda: world.push(NEW))
+    world.start()
+    await ended(world, "of-new")
+    await ended(world, "of-mid")
+    assert outcome(world, "of-new") == ("True", "Completed")
+    assert outcome(world, "of-mid") == ("True", "Superseded")
+
+
+async def test_a_head_that_lags_when_the_new_run_comes_still_ends_the_old_one(world: World) -> None:
+    world.model_waits_at(1)
+    world.event("old")
+    world.start()
+    await working(world, 2)
+    world.skip(2)
+    world.event("new", sha=NEW)
+    world.loop.call_later(5, lambda: world.push(NEW))
+    await ended(world, "old")
+    world.model_goes_on()
+    await ended(world, "new")
+    assert outcome(world, "old") == ("True", "Superseded")
+    assert outcome(world, "new") == ("True", "Completed")
+
+
+async def test_a_run_that_was_found_harmless_does_not_hide_a_later_one(world: World) -> None:
+    world.model_waits_at(1)
+    world.event("old")
+    world.start()
+    await working(world, 2)
+    world.skip(2)
+    world.event("late", sha=MID)
+    world.skip(30)
+    await world.until(lambda: world.condition("Succeeded", "late") is not None)
+    world.skip(30)
+    world.push(NEW)
+    world.event("new", sha=NEW)
+    await ended(world, "old")
+    world.model_goes_on()
+    await ended(world, "new")
+    assert outcome(world, "old") == ("True", "Superseded")
+    assert outcome(world, "new") == ("True", "Completed")
+
+
+async def test_an_event_of_a_merge_request_that_was_merged_since_starts_nothing(world: World) -> None:
+    with world.gitlab.state.lock:
+        world._merge_request().fields["state"] = "merged"
+    world.event()
+    await world.live()
+    assert outcome(world, "why") == ("True", "Superseded")
+    assert "is merged by now" in (world.run().status.message or "")
+    assert world.notes == []
+
+
+async def test_a_superseded_run_whose_note_waits_for_gitlab_does_not_use_up_the_limit(world: World) -> None:
+    world.limits = {"max_runs_per_mr": 1}
+    world.model_waits_at(1)
+    world.event("old")
+    world.start()
+    await working(world, 2)
+    world.fault("status", "PUT", status=502, times=4)
+    world.skip(61)
+    world.push(NEW)
+    world.event("new", sha=NEW)
+    await world.until(lambda: world.condition("Answered", "old") is not None)
+    world.model_goes_on()
+    await ended(world, "new")
+    await ended(world, "old")
+    assert outcome(world, "old") == ("True", "Superseded")
+    assert outcome(world, "new") == ("True", "Completed")
+
+
+async def test_a_reply_to_a_placeholder_waits_for_the_run_that_began_the_session(world: World) -> None:
+    world.event("first")
+    process = world.start(at("after gitlab.create"))
+    await world.until(lambda: process.dead)
+    await process.end()
+    world.says(*TURNS, "As I said.")
+    world.command("reply", session=world.run("first").metadata.uid, message="and?")
+    await world.live()
+    assert outcome(world, "first") == outcome(world, "reply") == ("True", "Completed")
+
+
+async def test_a_session_is_free_once_it_is_saved_though_the_note_waits_for_gitlab(world: World) -> None:
+    world.fault("status", "PUT", status=502, times=8)
+    world.event("first")
+    world.start()
+    await world.until(lambda: world.condition("SessionSaved", "first") is not None)
+    world.says(*TURNS, "As I said.")
+    world.command("reply", session=world.run("first").metadata.uid, message="and?")
+    await world.until(lambda: world.condition("Answered", "reply") is not None)
+    assert world.condition("Finished", "first") is None
+    await ended(world, "first")
+    await ended(world, "reply")
+
+
+async def test_a_run_that_went_unseen_holds_nobody_up(world: World) -> None:
+    world.model_waits_at(1)
+    world.event("ghost")
+    process = world.start()
+    await working(world, 2)
+    world.event("next", trigger={"key": "another"}, sha=NEW)
+    world.push(NEW)
+    world.kube.listeners.remove(process._event)
+    world.kube._objects.pop(("agentruns", NAMESPACE, "ghost"))
+    world.model_goes_on()
+    world.kube.listeners.append(process._event)
+    await ended(world, "next")
+    assert outcome(world, "next") == ("True", "Completed")
+
+
 async def test_a_push_without_a_new_event_lets_the_run_end_and_the_note_say_so(world: World) -> None:
     world.model_waits_at(2)
     world.event()
