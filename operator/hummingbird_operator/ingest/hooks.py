@@ -7,6 +7,7 @@ secret; `server_failure` covers 5xx answers as well as time-outs and refused con
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from hummingbird_operator.errors import HummingbirdError, Invalid, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
 
 T = TypeVar("T", bound=BaseModel)
+logger = logging.getLogger(__name__)
 
 TOKEN_SETTING = "gitlab.hooks_token_env"  # noqa: S105 - the name of a setting, not a secret
 WANTED: Mapping[str, bool] = {
@@ -32,8 +34,8 @@ WANTED: Mapping[str, bool] = {
 """What a hook of ours listens to. Without confidential notes no reply in an internal thread ever arrives."""
 TESTS = ("merge_requests_events", "push_events")
 """Tests that start nothing: GitLab's test of a merge request has no action, and pushes are none of our events."""
-PAGE = 20
-"""Deliveries of a page: each may hold 25 MB."""
+PAGE = 10
+"""Deliveries of a page: each may hold 25 MB, though hardly one holds one."""
 
 
 class Hook(BaseModel):
@@ -42,7 +44,7 @@ class Hook(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: int
-    url: str
+    url: str | None = None
     merge_requests_events: bool | None = None
     note_events: bool | None = None
     confidential_note_events: bool | None = None
@@ -65,15 +67,6 @@ class Hook(BaseModel):
         return f"{self.alert_status}" + (f" until {self.disabled_until}" if self.disabled_until else "")
 
 
-class _Recorded(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    id: int
-    response_status: str | int | None = None
-    request_headers: Mapping[str, Any] | None = None
-    request_data: Mapping[str, Any] | None = None
-
-
 @dataclass(frozen=True)
 class Delivery:
     """One delivery that failed: its id in GitLab's list, the event's name, its JSON object, its Idempotency-Key."""
@@ -82,6 +75,8 @@ class Delivery:
     type: str
     payload: Mapping[str, Any]
     key: str
+    unreadable: bool = False
+    """GitLab's row has another shape: what was sent cannot be known."""
 
     @property
     def oversize(self) -> bool:
@@ -95,7 +90,11 @@ class Hooks(Reader):
     def hooks(self, project: str) -> list[Hook]:
         """All hooks of the project."""
         with _about(project):
-            return [_parsed(Hook, raw) for raw in self._list(f"{project_path(project)}/hooks", f"hooks of {project}")]
+            listed = list(self._list(f"{project_path(project)}/hooks", f"hooks of {project}"))
+        found = [_hook(raw) for raw in listed]
+        if None in found:
+            logger.warning("%d hooks of %s have another shape and are passed over", found.count(None), project)
+        return [hook for hook in found if hook is not None]
 
     def create(self, project: str, url: str, fields: Mapping[str, Any]) -> Hook:
         """Make a hook."""
@@ -137,11 +136,9 @@ class Hooks(Reader):
             for raw in self._connection.read.http_list(
                 path, query_data=query, iterator=True, per_page=PAGE, max_retries=READ_RETRIES
             ):
-                found = _parsed(_Recorded, raw)
-                if not str(found.response_status).startswith(("2", "3", "4")):  # a GitLab that knows no filter
-                    headers = {name.lower(): str(value) for name, value in (found.request_headers or {}).items()}
-                    kind, key = headers.get("x-gitlab-event", ""), headers.get("idempotency-key", "")
-                    yield Delivery(found.id, kind, found.request_data or {}, key)
+                status = raw.get("response_status") if isinstance(raw, Mapping) else None
+                if not str(status).startswith(("2", "3", "4")):  # a GitLab that knows no filter
+                    yield _delivery(raw)
 
 
 @contextlib.contextmanager
@@ -166,3 +163,21 @@ def _parsed(model: type[T], raw: object) -> T:
         return model.model_validate(raw)
     except ValidationError as error:
         raise Unavailable(SERVICE, f"its answer holds no hook ({error.errors()[0]['loc']})") from None
+
+
+def _hook(raw: object) -> Hook | None:
+    """A row of a list, which must not hide the others whatever its shape is."""
+    try:
+        return Hook.model_validate(raw)
+    except ValidationError:
+        return None
+
+
+def _delivery(raw: object) -> Delivery:
+    """A row of the list of deliveries: one of another shape is a delivery as well, and holds back no other."""
+    row: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+    number, sent, given = row.get("id"), row.get("request_data"), row.get("request_headers")
+    if not isinstance(number, int) or not isinstance(sent, Mapping):
+        return Delivery(number if isinstance(number, int) else 0, "", {}, "", unreadable=True)
+    headers = {str(name).lower(): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+    return Delivery(number, headers.get("x-gitlab-event", ""), sent, headers.get("idempotency-key", ""))

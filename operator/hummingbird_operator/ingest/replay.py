@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -25,16 +25,22 @@ from hummingbird_operator.errors import HummingbirdError, Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.handle import NameTaken
 from hummingbird_operator.ingest.hooks import Delivery, Hook
+from hummingbird_operator.ingest.slim import slim
 from hummingbird_operator.ingest.webhook import Handles
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SINCE = timedelta(days=3)
 """Older events start nothing any more; GitLab keeps them for seven days."""
 MOST = 500
 """Deliveries of one hook in one replay: they are held in memory, to be handled oldest first."""
+HELD = 32 * 1024 * 1024
+"""Characters of them at most, without the parts that nothing reads."""
 REMEMBERED = 10_000
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
+ASIDE_SECONDS = 600.0
+"""Until what was put aside is tried again."""
 EVERY_SECONDS = 3600.0
 """Also without a reason that we saw: a proxy in front may have answered 502 while nobody here knew."""
 
@@ -68,6 +74,7 @@ class Replay:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     pauses: tuple[float, float] = (FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     """Seconds: the first pause, and the longest."""
+    held: int = HELD
 
     def __post_init__(self) -> None:
         name, labels = "hummingbird_ingest_replayed", ["result"]
@@ -95,46 +102,63 @@ class Replay:
             await asyncio.sleep(self.pauses[0])  # an outage refuses many deliveries: one replay for all of them
 
     async def until_done(self) -> None:
-        """One replay over all projects; while a service is away it pauses and goes on where it was."""
-        left, pause = list(self.projects), self.pauses[0]
-        while left:
+        """One replay over all projects: it waits while a service is away, and for nothing else."""
+        for project in self.projects:
             try:
-                await self._project(left[0])
+                await self._project(project)
             except Unavailable as error:
-                logger.info("the replay of failed deliveries waits %.0f s: %s", pause, error)
+                logger.warning("failed deliveries of %s are looked at again later: %s", project, error)
+                self._sooner(ASIDE_SECONDS)
+            except HummingbirdError as error:
+                logger.warning("failed deliveries of %s cannot be replayed: %s", project, error)
+
+    async def _patiently(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Again and again while a service is away. Raises Unavailable where none is, and it failed a second time."""
+        pause, alone = self.pauses[0], False
+        while True:
+            try:
+                return await act()
+            except Unavailable as error:
+                away = await self.handler.away()
+                if away is None and alone:
+                    raise
+                alone = away is None  # once more: the service may have come back between the two calls
+                logger.info("the replay of failed deliveries waits %.0f s: %s", pause, away or error)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, self.pauses[1])
-            else:
-                left.pop(0)
-                pause = self.pauses[0]
+                pause = self.pauses[0] if alone else min(pause * 2, self.pauses[1])
 
     async def _project(self, project: str) -> None:
-        try:
-            hooks = [hook for hook in await asyncio.to_thread(self.deliveries.hooks, project) if hook.url == self.url]
-            for hook in hooks:
+        listed = await self._patiently(partial(asyncio.to_thread, self.deliveries.hooks, project))
+        hooks = [hook for hook in listed if hook.url == self.url]
+        fault: HummingbirdError | None = None
+        for hook in hooks:
+            try:
                 await self._hook(project, hook)
-        except Unavailable:
-            raise
-        except HummingbirdError as error:
-            logger.warning("failed deliveries of %s cannot be replayed: %s", project, error)
-        else:
-            if hooks:
-                self._without.discard(project)
-            elif project not in self._without:
-                self._without.add(project)
-                logger.warning("%s has no webhook for %s; run: hummingbird webhook-setup", project, self.url)
+            except HummingbirdError as error:
+                fault = error
+            if hook.disabled:
+                await self._enable(project, hook)
+        if fault is not None:
+            raise fault
+        if hooks:
+            self._without.discard(project)
+        elif project not in self._without:
+            self._without.add(project)
+            logger.warning("%s has no webhook for %s; run: hummingbird webhook-setup", project, self.url)
 
     async def _hook(self, project: str, hook: Hook) -> None:
-        found = await asyncio.to_thread(lambda: list(itertools.islice(self._new(project, hook), MOST + 1)))
-        if len(found) > MOST:
-            logger.warning("%s has more than %d failed deliveries: the oldest are left out", project, MOST)
+        found, more = await self._patiently(partial(asyncio.to_thread, self._held, project, hook))
+        if more:
+            logger.warning("%s has more than %d failed deliveries: the oldest wait", project, len(found))
+            self._sooner(self.pauses[1])
         done = 0
-        for delivery in reversed(found[:MOST]):
+        for delivery in reversed(found):
             done += await self._again(project, delivery)
         if found:
-            logger.info("%d of %d failed deliveries of %s were handled now", done, len(found[:MOST]), project)
-        if hook.disabled:
-            await self._enable(project, hook)
+            logger.info("%d of %d failed deliveries of %s were handled now", done, len(found), project)
+
+    def _sooner(self, seconds: float) -> None:
+        self._next = min(self._next, seconds)
 
     async def _enable(self, project: str, hook: Hook) -> None:
         """GitLab sends nothing to a disabled hook, and notes nothing: what happened meanwhile is lost."""
@@ -144,7 +168,18 @@ class Replay:
             await asyncio.to_thread(self.deliveries.enable, project, hook)
         except HummingbirdError as error:
             logger.warning("a test that would enable it failed, and is tried again soon: %s", error)
-            self._next = self.pauses[1]  # this process may not be reached yet
+            self._sooner(self.pauses[1])  # this process may not be reached yet
+
+    def _held(self, project: str, hook: Hook) -> tuple[list[Delivery], bool]:
+        """The newest, newest first, as far as memory allows; whether there are more."""
+        found, size = list[Delivery](), 0
+        for delivery in self._new(project, hook):
+            payload, characters = slim(delivery.payload)
+            size += characters
+            if len(found) >= MOST or (found and size > self.held):
+                return found, True
+            found.append(replace(delivery, payload=payload))
+        return found, False
 
     def _new(self, project: str, hook: Hook) -> Iterator[Delivery]:
         """What is young enough and was not looked at before. Resent deliveries are new ones of old events."""
@@ -158,13 +193,20 @@ class Replay:
         if delivery.oversize:
             logger.warning("delivery %d of %s was too large for GitLab to keep: it is lost", delivery.id, project)
             return self._settle(project, delivery, "lost")
+        if delivery.unreadable:
+            logger.warning("delivery %d of %s has another shape in GitLab's list: it is lost", delivery.id, project)
+            return self._settle(project, delivery, "unreadable")
+        event = Event("gitlab", delivery.type, delivery.payload, delivery.key)
         try:
-            await self.handler.handle(Event("gitlab", delivery.type, delivery.payload, delivery.key))
+            await self._patiently(partial(self.handler.handle, event))
         except NameTaken as error:
             logger.warning("delivery %d of %s: %s", delivery.id, project, error)
             return self._settle(project, delivery, "failed")
-        except HummingbirdError:
-            raise
+        except HummingbirdError as error:
+            logger.warning("delivery %d of %s is put aside, the others go on: %s", delivery.id, project, error)
+            self._sooner(ASIDE_SECONDS)
+            self._counter.labels("put_off").inc()
+            return False
         except Exception as error:  # noqa: BLE001 - a fault of ours; its text could hold the payload
             logger.error("delivery %d of %s failed: %s", delivery.id, project, type(error).__name__)
             return self._settle(project, delivery, "failed")

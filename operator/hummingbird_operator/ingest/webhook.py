@@ -58,6 +58,9 @@ class Handles(Protocol):
     async def handle(self, event: Event) -> Outcome:
         """Raises Unavailable (the same event again later) and NameTaken."""
 
+    async def away(self) -> Unavailable | None:
+        """Which service does not answer; None where all do, so that a fault is that of one event."""
+
 
 class Queue(Protocol):
     """Takes what cannot be handled now."""

@@ -90,6 +90,28 @@ def test_failed_deliveries_come_newest_first_over_pages_without_those_that_went_
         assert not found[0].oversize
 
 
+def test_rows_of_another_shape_hide_no_other() -> None:
+    with gitlab() as (standin, hooks):
+        made, odd = (hooks.create(APP, NOWHERE, WANTED) for _ in range(2))
+        project = standin.state.project(APP)
+        assert project is not None
+        project.hooks[odd.id].url = None  # type: ignore[assignment]
+        assert {hook.id: hook.url for hook in hooks.hooks(APP)} == {made.id: NOWHERE, odd.id: None}
+        row: dict[str, Any] = {"url": NOWHERE, "response_headers": {}, "created_at": standin.state.now()}
+        row |= {"response_body": "", "execution_duration": 0.1, "response_status": "503", "request_headers": {}}
+        project.hooks[made.id].log += [
+            row | {"id": 1, "request_data": {"n": 1}, "request_headers": ["none"]},
+            row | {"id": 2, "request_data": ["a template may make an array"]},
+            row | {"id": 3, "request_data": {"n": 3}},
+        ]
+        found = list(hooks.failed(APP, made.id))
+    assert [(one.id, one.unreadable, one.payload) for one in found] == [
+        (3, False, {"n": 3}),
+        (2, True, {}),
+        (1, False, {"n": 1}),
+    ]
+
+
 def test_an_answer_of_another_shape_is_a_service_that_is_away() -> None:
     with gitlab() as (standin, hooks):
         standin.fault("html", method="GET", path="hooks")
@@ -106,14 +128,17 @@ class Handling:
     """Away until it is told otherwise."""
 
     def __init__(self) -> None:
-        self.away = True
+        self.is_away = True
         self.events: list[Event] = []
 
     async def handle(self, event: Event) -> Outcome:
-        if self.away:
+        if self.is_away:
             raise Unavailable("the API server", "away")
         self.events.append(event)
         return Outcome(Reason.FIRED)
+
+    async def away(self) -> Unavailable | None:
+        return Unavailable("the API server", "away") if self.is_away else None
 
 
 async def test_what_an_outage_refused_is_handled_after_it_and_the_disabled_hook_is_enabled_again() -> None:
@@ -128,7 +153,7 @@ async def test_what_an_outage_refused_is_handled_after_it_and_the_disabled_hook_
                 await asyncio.to_thread(standin.people.comments, APP, 42, "alice", f"words {number}")
                 assert await asyncio.to_thread(standin.hooks_wait, 10)
             assert (await asyncio.to_thread(hooks.hooks, APP))[0].disabled.startswith("temporarily_disabled until")
-            handler.away = False
+            handler.is_away = False
             replay = Replay(hooks, handler, url, [APP], registry, pauses=(0, 0))
             await replay.until_done()
             said = [event.payload["object_attributes"] for event in handler.events[:4]]

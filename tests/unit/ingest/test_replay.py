@@ -39,6 +39,8 @@ class Projects:
     errors: list[Exception | None] = field(default_factory=list)
     refuses: dict[str, Exception] = field(default_factory=dict)
     enabled: list[int] = field(default_factory=list)
+    poison: set[str] = field(default_factory=set)
+    outage: Unavailable | None = None
 
     def hooks(self, project: str) -> list[Hook]:
         if project in self.refuses:
@@ -56,10 +58,15 @@ class Projects:
 
     async def handle(self, event: Event) -> Outcome:
         error = self.errors.pop(0) if self.errors else None
+        if event.delivery in self.poison:
+            error = Unavailable("GitLab", "it answered 500 for this merge request")
         if error is not None:
             raise error
         self.handled.append(event.delivery)
         return Outcome(Reason.FIRED)
+
+    async def away(self) -> Unavailable | None:
+        return self.outage if self.errors else None
 
 
 def replay(gitlab: Projects) -> Replay:
@@ -83,9 +90,74 @@ async def test_deliveries_are_handled_oldest_first_and_each_once() -> None:
 
 async def test_a_service_that_is_still_away_is_waited_for_and_nothing_is_left_out() -> None:
     away = Unavailable("the API server", "away")
-    gitlab = Projects({"group/app": [failed(2), failed(1)]}, errors=[None, away, away])
+    gitlab = Projects({"group/app": [failed(2), failed(1)]}, errors=[None, away, away, away, away], outage=away)
     await replay(gitlab).until_done()
     assert gitlab.handled == ["k1", "k2"]
+
+
+async def test_a_delivery_whose_own_look_up_fails_is_put_aside_and_the_others_and_the_disabled_hook_are_reached() -> (
+    None
+):
+    gitlab = Projects({"group/app": [failed(3), failed(2), failed(1)], "group/lib": [failed(11)]}, poison={"k2"})
+    gitlab.listed = [Hook(id=7, url=URL, alert_status="temporarily_disabled")]
+    made = replay(gitlab)
+    await made.until_done()
+    assert gitlab.handled == ["k1", "k3", "k11"]
+    assert gitlab.enabled == [7, 7]
+    assert counted(made, "put_off") == 1
+    gitlab.poison.clear()
+    await made.until_done()
+    assert gitlab.handled[3:] == ["k2"], "it is tried again in the next replay"
+
+
+async def test_a_service_that_came_back_between_the_two_calls_costs_no_delivery_its_turn() -> None:
+    gitlab = Projects({"group/app": [failed(2), failed(1)]}, errors=[Unavailable("GitLab", "it answered 502")])
+    await replay(gitlab).until_done()
+    assert gitlab.handled == ["k1", "k2"]
+
+
+@pytest.mark.parametrize("method", ["hooks", "failed"])
+async def test_a_project_whose_lists_fail_though_nothing_is_away_holds_back_no_other(method: str) -> None:
+    gitlab = Projects({"broken/app": [], "group/app": [failed(1)]})
+    gitlab.listed = [Hook(id=7, url=URL, alert_status="disabled")]
+    works = getattr(gitlab, method)
+
+    def fails(project: str, *rest: int) -> Any:
+        if project == "broken/app":
+            raise Unavailable("GitLab", "it answered 500")
+        return works(project, *rest)
+
+    setattr(gitlab, method, fails)
+    await replay(gitlab).until_done()
+    assert gitlab.handled == ["k1"]
+    assert gitlab.enabled == ([7] if method == "hooks" else [7, 7])
+
+
+async def test_a_row_of_another_shape_is_counted_once_and_passed_over() -> None:
+    odd = Delivery(2, "", {}, "", unreadable=True)
+    gitlab = Projects({"group/app": [failed(3), odd, failed(1)]})
+    made = replay(gitlab)
+    await made.until_done()
+    await made.until_done()
+    assert gitlab.handled == ["k1", "k3"]
+    assert counted(made, "unreadable") == 1
+
+
+async def test_what_is_held_is_bounded_in_characters_without_what_nothing_reads_and_the_older_ones_come_next() -> None:
+    def large(number: int) -> Delivery:
+        made = failed(number)
+        return Delivery(
+            made.id, made.type, {**made.payload, "user": {"name": "x" * 1000}, "builds": ["y"] * 9999}, made.key
+        )
+
+    gitlab = Projects({"group/app": [large(number) for number in range(5, 0, -1)]})
+    made = replay(gitlab)
+    made.held = 2500
+    await made.until_done()
+    assert gitlab.handled == ["k4", "k5"]
+    await made.until_done()
+    await made.until_done()
+    assert gitlab.handled == ["k4", "k5", "k2", "k3", "k1"]
 
 
 @pytest.mark.parametrize(

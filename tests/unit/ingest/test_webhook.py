@@ -48,6 +48,7 @@ class Scripted:
     events: list[Event] = field(default_factory=list)
     queued: list[Event] = field(default_factory=list)
     queue_error: Exception | None = None
+    outage: Unavailable | None = field(default_factory=lambda: Unavailable("the API server", "away"))
     refused: int = 0
     cancelled: int = 0
 
@@ -61,6 +62,9 @@ class Scripted:
                 self.cancelled += 1
                 raise
         return self.does(event)
+
+    async def away(self) -> Unavailable | None:
+        return self.outage
 
     async def send(self, event: Event) -> None:
         if self.queue_error is not None:
