@@ -48,6 +48,7 @@ class Reason(StrEnum):
     NOT_FOR_US = "not_for_us", "The note is neither a command nor a reply in a thread."
     NO_SESSION = "no_session", "The reply stands in a thread in which the bot wrote nothing that can be continued."
     FORBIDDEN = "forbidden", "GitLab refuses the bot what it needs in this project; the log says what to mend."
+    PUT_OFF = "put_off", "Only this event fails, while GitLab and the API server answer: it is tried again for an hour."
     NAME_TAKEN = "name_taken", "An AgentRun of that name exists that was made from something else."
 
 

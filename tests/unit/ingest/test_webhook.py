@@ -391,6 +391,9 @@ class AnyForge:
     def bot_id(self) -> int:
         return 1
 
+    def probe(self) -> None:
+        return
+
     def thread(self, project: str, iid: int, discussion: str) -> Thread:
         raise NotFound("no such thread")
 
