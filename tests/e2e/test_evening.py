@@ -38,7 +38,7 @@ LONG_FROM = 300
 """Events from which there are two ingestors of each kind."""
 PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.3, 0.15
 """Between two acts, on average; the second where there are few events."""
-KILLED_UNTIL = 0.9
+KILLED_UNTIL = 0.7
 """Part of the evening in which somebody may die."""
 SETTLED_SECONDS = 240.0
 """For what a dead ingestor held (30 s), a placeholder of a dead operator (60 s), and what is still to be answered."""
