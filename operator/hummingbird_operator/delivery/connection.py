@@ -18,7 +18,7 @@ import requests
 from gitlab.exceptions import GitlabError, GitlabHttpError, GitlabParsingError
 
 from hummingbird_ai.http import retry_after
-from hummingbird_operator.delivery.refusals import Forbidden, TooLong
+from hummingbird_operator.delivery.refusals import Forbidden, Refused, TooLong
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE, OneHostSession, Token
 
@@ -42,14 +42,16 @@ class _Session(OneHostSession):
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
         """As in requests; never waits for a rate limit."""
-        if method not in ("get", "GET"):  # as late as can be: a frozen process would go on from any earlier line
+        writing = method not in ("get", "GET")
+        if writing:  # as late as can be: a frozen process would go on from any earlier line
             self._check()
         response = super().request(method, url, *args, **kwargs)
         hint = retry_after(response.headers)
         if response.status_code == 429 or (response.status_code >= 500 and hint is not None):
             response.close()
+            kind = Refused if writing and response.status_code == 429 else Unavailable
             problem = _SAID.get(response.status_code, f"it answered {response.status_code}")
-            raise Unavailable(SERVICE, problem, retry_after=None if hint is None else min(hint, LONGEST_WAIT))
+            raise kind(SERVICE, problem, retry_after=None if hint is None else min(hint, LONGEST_WAIT))
         for header in _WAITS:  # python-gitlab would sleep as long as they say, or break on what is no number
             response.headers.pop(header, None)
         return response
@@ -82,8 +84,11 @@ class Connection:
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn every failure of a call about `what` (such as "group/app!42") into one of our errors."""
+def translated(what: str, *, writing: bool = False) -> Iterator[None]:
+    """Turn every failure of a call about `what` (such as "group/app!42") into one of our errors.
+
+    `writing`: it is told apart whether the call surely wrote nothing (`Refused`).
+    """
     try:
         yield
     except HummingbirdError:
@@ -91,18 +96,19 @@ def translated(what: str) -> Iterator[None]:
     except GitlabParsingError as error:
         raise Unavailable(SERVICE, "it answered with something other than JSON (a proxy or a sign-in page?)") from error
     except GitlabHttpError as error:
-        raise _refusal(error, what) from error
+        raise _refusal(error, what, writing=writing) from error
     except GitlabError as error:
-        raise _refusal(error, what) from error
+        raise _refusal(error, what, writing=writing) from error
     except requests.RequestException as error:
         raise Unavailable(SERVICE, f"no answer ({type(error).__name__})") from error
 
 
-def _refusal(error: GitlabError, what: str) -> HummingbirdError:
+def _refusal(error: GitlabError, what: str, *, writing: bool) -> HummingbirdError:
     status, text = error.response_code or 0, readable(error.error_message)
     if status == 401:
         # Nothing is wrong with the run: it waits until somebody renewed the token.
-        return Unavailable(SERVICE, f"it refused the bot's token (401): {text}. Renew {TOKEN_SETTING}, with scope api")
+        text = f"it refused the bot's token (401): {text}. Renew {TOKEN_SETTING}, with scope api"
+        return (Refused if writing else Unavailable)(SERVICE, text)
     if status in {403, 404} and not _gitlab_said(error):
         return Unavailable(SERVICE, f"it answered {status} in words that are not GitLab's: {text}")
     if status == 403 and "insufficient_scope" in text + str(error.response_body):

@@ -7,7 +7,7 @@ Endpoints and rules: GitLab's notes and discussions API (`lib/api/notes.rb`, `li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from hummingbird_operator.delivery.answers import NOT_GITLAB, RawAward, RawNote,
 from hummingbird_operator.delivery.connection import translated
 from hummingbird_operator.delivery.lookups import Lookups, MergeRequestHead, Pipeline
 from hummingbird_operator.delivery.reading import discussion_path, merge_request_path
-from hummingbird_operator.delivery.refusals import Forbidden, InternalNoteRefused, TooLong
+from hummingbird_operator.delivery.refusals import Forbidden, InternalNoteRefused, Refused, TooLong
 from hummingbird_operator.delivery.threads import Thread, ThreadNote, Threads, marker_of
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
@@ -30,6 +30,7 @@ __all__ = [
     "Note",
     "Notes",
     "Pipeline",
+    "Refused",
     "Thread",
     "ThreadNote",
     "TooLong",
@@ -41,13 +42,16 @@ GONE = 204
 
 @dataclass(frozen=True)
 class Note:
-    """One note; `discussion` is None where GitLab does not say it (a plain note just made)."""
+    """One note; `discussion` is None where GitLab does not say it (a plain note just made).
+
+    `body` is what a write left there; of a note that was only found it is empty: many long ones need not be kept.
+    """
 
     id: int
     discussion: str | None
     url: str
     internal: bool
-    body: str
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Notes(Threads, Lookups):
     """
 
     def marked(self, project: str, iid: int) -> list[MarkedNote]:
-        """All notes of the bot that carry a marker, lowest id first."""
+        """All notes of the bot that carry a marker, lowest id first, without their texts."""
         bot = self.bot_id()
         found = [
             MarkedNote(self._note(project, iid, raw, discussion.id), marker)
@@ -76,6 +80,16 @@ class Notes(Threads, Lookups):
             if (marker := marker_of(raw, bot)) is not None
         ]
         return sorted(found, key=lambda entry: entry.note.id)
+
+    def one(self, project: str, iid: int, note_id: int) -> MarkedNote | None:
+        """One note of the bot, without the others being listed; None where it is gone, or says nothing of itself."""
+        path = f"{merge_request_path(project, iid)}/notes/{note_id}"
+        try:
+            raw = read(RawNote, self._get(path, f"note {note_id} on {project}!{iid}"))
+        except NotFound:
+            return None
+        marker = marker_of(raw, self.bot_id())
+        return MarkedNote(self._note(project, iid, raw, None), marker) if marker is not None else None
 
     def find(self, project: str, iid: int, *, run: str | None = None, key: str | None = None) -> list[Note]:
         """The bot's notes whose marker names this run's uid or this key, lowest id first."""
@@ -97,9 +111,9 @@ class Notes(Threads, Lookups):
             path = f"{discussion_path(project, iid, discussion)}/notes"
         elif internal:
             fields["internal"] = True
-        with translated(what):
+        with translated(what, writing=True):
             answer = self._connection.write.http_post(path, post_data=fields)
-        note = self._note(project, iid, _with_id(answer, what), discussion)
+        note = self._written(project, iid, _with_id(answer, what), discussion)
         if internal and not note.internal:
             self._withdraw(project, iid, note.id)
             raise InternalNoteRefused(
@@ -118,7 +132,7 @@ class Notes(Threads, Lookups):
             answer = self._connection.write.http_put(path, post_data={"body": _checked(body)})
         if isinstance(answer, Mapping) and "id" not in answer and "commands_changes" in answer:
             raise NotFound(f"{what}: GitLab took the whole text as quick actions and destroyed the note")
-        return self._note(project, iid, _with_id(answer, what), discussion)
+        return self._written(project, iid, _with_id(answer, what), discussion)
 
     def delete(self, project: str, iid: int, note_id: int) -> None:
         """Delete a note; one that is gone already counts as deleted."""
@@ -150,7 +164,10 @@ class Notes(Threads, Lookups):
 
     def _note(self, project: str, iid: int, raw: RawNote, discussion: str | None) -> Note:
         url = f"{self._connection.url}/{quote(project)}/-/merge_requests/{iid}#note_{raw.id}"
-        return Note(raw.id, discussion, url, raw.internal, raw.body)
+        return Note(raw.id, discussion, url, raw.internal)
+
+    def _written(self, project: str, iid: int, raw: RawNote, discussion: str | None) -> Note:
+        return replace(self._note(project, iid, raw, discussion), body=raw.body)
 
 
 def _checked(body: str) -> str:

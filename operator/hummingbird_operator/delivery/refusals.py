@@ -1,8 +1,8 @@
-"""What GitLab will not let the bot do, as kinds of `Invalid`: a person must mend something, or the caller does less."""
+"""What GitLab will not let the bot do: where it is `Invalid`, a person must mend something, or the caller does less."""
 
 from __future__ import annotations
 
-from hummingbird_operator.errors import Invalid
+from hummingbird_operator.errors import Invalid, Unavailable
 
 
 class Forbidden(Invalid):
@@ -15,3 +15,7 @@ class InternalNoteRefused(Invalid):
 
 class TooLong(Invalid):
     """The text is longer than GitLab, or a proxy in front of it, takes: a shorter one may pass."""
+
+
+class Refused(Unavailable):
+    """A write that GitLab refused before it did anything (429, 401): surely nothing was written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hummingbird_operator.delivery import markers
@@ -47,14 +48,15 @@ class Threads(Reader):
 
     def bot_threads(self, project: str, iid: int) -> list[Thread]:
         """The threads that the bot began, oldest first."""
-        threads = [_thread(raw, self.bot_id()) for raw in self.discussions(project, iid)]
+        threads = (_thread(raw, self.bot_id()) for raw in self.discussions(project, iid))
         began = [thread for thread in threads if thread.notes and thread.notes[0].by_bot]
         return sorted((thread for thread in began if not thread.notes[0].system), key=lambda one: one.notes[0].id)
 
-    def discussions(self, project: str, iid: int) -> list[RawDiscussion]:
-        """Every thread and plain note of a merge request, as GitLab lists them."""
+    def discussions(self, project: str, iid: int) -> Iterator[RawDiscussion]:
+        """Every thread and plain note of a merge request, as GitLab lists them; only one page is held at a time."""
         path = f"{merge_request_path(project, iid)}/discussions"
-        return [read(RawDiscussion, raw) for raw in self._list(path, f"{project}!{iid}")]
+        for raw in self._list(path, f"{project}!{iid}"):
+            yield read(RawDiscussion, raw)
 
     def resolve(self, project: str, iid: int, discussion: str) -> None:
         """Resolve a thread. Safe to repeat; nothing happens to one that cannot be resolved, such as a plain note.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hummingbird_operator.delivery.notes import Forbidden, MergeRequestHead, Notes, Pipeline
-from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.errors import NotFound, Unavailable
 from tests.standins.gitlab import GitLabStandIn
 from tests.unit.delivery.pens import WHERE, answers, pen
 
@@ -132,7 +132,7 @@ def test_a_member_counts_while_active_and_until_the_day_the_membership_ends(
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
-        (404, {"message": "404 Project Not Found"}, Invalid),
+        (404, {"message": "404 Project Not Found"}, Forbidden),
         (404, "<html>no such route</html>", Unavailable),
         (404, "404 page not found\n", Unavailable),
         (403, {"message": "403 Forbidden"}, Forbidden),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hummingbird_operator.delivery.markers import Marker
-from hummingbird_operator.delivery.notes import Forbidden, InternalNoteRefused, Notes, TooLong
+from hummingbird_operator.delivery.notes import Forbidden, InternalNoteRefused, Notes, Refused, TooLong
 from hummingbird_operator.errors import Invalid, LeadershipLost, NotFound, Unavailable
 from tests.standins.gitlab import GitLabStandIn
 from tests.unit.delivery.pens import BODY, WHERE, answers, pen, posts, stored
@@ -266,6 +266,36 @@ def test_the_per_user_limit_on_notes_is_unavailable(gitlab: GitLabStandIn, notes
     notes.create(*WHERE, BODY, internal=False)
     with pytest.raises(Unavailable, match="429"):
         notes.create(*WHERE, BODY, internal=False)
+
+
+@pytest.mark.parametrize("status", [401, 429])
+def test_a_refusal_that_wrote_nothing_says_so(gitlab: GitLabStandIn, notes: Notes, status: int) -> None:
+    """Whoever posts need not look for a note that may still arrive."""
+    gitlab.fault("status", method="POST", status=status, headers={"Retry-After": "7"}, body='{"message": "no"}')
+    with pytest.raises(Refused) as caught:
+        notes.create(*WHERE, BODY, internal=False)
+    assert caught.value.retry_after == (7 if status == 429 else None)
+    gitlab.fault("status", method="POST", status=503, headers={"Retry-After": "7"})
+    with pytest.raises(Unavailable) as unclear:
+        notes.create(*WHERE, BODY, internal=False)
+    assert not isinstance(unclear.value, Refused)
+
+
+def test_one_note_is_read_without_the_others(gitlab: GitLabStandIn, notes: Notes) -> None:
+    mine = notes.create(*WHERE, BODY, internal=False)
+    theirs = gitlab.people.comments(*WHERE, "alice", BODY)
+    bare = notes.create(*WHERE, "without a marker", internal=False)
+    before = len(gitlab.calls)
+    found = notes.one(*WHERE, mine.id)
+    assert found is not None
+    assert (found.note.id, found.note.internal, found.marker.run) == (mine.id, False, "uid-1")
+    assert [notes.one(*WHERE, each) for each in (theirs.id, bare.id, 999_999)] == [None] * 3
+    assert not any("discussions" in call.path for call in gitlab.calls[before:])
+
+
+def test_a_listing_keeps_no_texts(notes: Notes) -> None:
+    notes.create(*WHERE, BODY, internal=False)
+    assert [entry.note.body for entry in notes.marked(*WHERE)] == [""]
 
 
 def test_a_next_link_to_another_host_never_gets_the_token(gitlab: GitLabStandIn, notes: Notes) -> None:
