@@ -133,7 +133,12 @@ class _Gate:
     internal: bool
 
     def pass_through(self, thread: _Thread) -> list[_Seen]:
-        """The notes of a thread, judged; internal ones are gone where this run may not use them."""
+        """The notes of a thread, judged; internal ones are gone where this run may not use them.
+
+        A thread is internal as its first note is, whatever its replies say of themselves.
+        """
+        if not self.internal and thread.notes and min(thread.notes, key=lambda note: note.id).is_internal:
+            return []
         return [self._judged(note) for note in thread.notes if self.internal or not note.is_internal]
 
     def _judged(self, note: _Note) -> _Seen:

@@ -234,6 +234,13 @@ def test_internal_notes_are_gone_unless_this_runs_own_note_is_internal(standin: 
     assert [note.get("internal") for thread in inside for note in thread["notes"]] == [True, None]
 
 
+def test_a_thread_is_internal_as_its_first_note_is_whatever_its_replies_say(standin: GitLabStandIn) -> None:
+    first = comments(standin, "alice", "Between us", internal=True)
+    replies(standin, "alice", first, "And this quotes it").internal = False
+    assert threads_of(standin) == []
+    assert len(threads_of(standin, internal=True)) == 1
+
+
 def test_an_internal_stranger_is_not_even_counted_where_it_may_not_be_known(standin: GitLabStandIn) -> None:
     comments(standin, "reporter", "Between us", internal=True)
     _, metadata = tools_of(standin).threads()
