@@ -124,6 +124,9 @@ class Bench:
     def result(self, name: str) -> float:
         return float(self.metrics.messages.labels(name)._value.get())
 
+    async def away(self) -> Unavailable | None:
+        return await self.desk.handler.away()
+
     async def handle(self, event: Event) -> Outcome:
         self.tries.append(int(event.payload["object_attributes"]["id"]))
         self.open += 1

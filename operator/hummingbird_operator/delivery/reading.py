@@ -43,6 +43,14 @@ class Reader:
             self._bot_id = account.id
         return self._bot_id
 
+    def probe(self) -> None:
+        """Whether GitLab answers the bot at all: ask for its account, now and without a second try.
+
+        Raises Unavailable, or Forbidden where GitLab refuses even that (say, until its terms are accepted).
+        """
+        with translated("the bot's account"):
+            read(Person, self._connection.write.http_get("/user"))
+
     def _get(self, path: str, what: str) -> object:
         with translated(what):
             return self._connection.read.http_get(path, max_retries=READ_RETRIES)

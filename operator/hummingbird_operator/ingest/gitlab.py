@@ -14,9 +14,10 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hummingbird_operator.api.agentrun import Notice
-from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound
 from hummingbird_operator.ingest import commands, runs
-from hummingbird_operator.ingest.intake import Intake, NameTaken, finished
+from hummingbird_operator.ingest.away import GITLAB, Barred
+from hummingbird_operator.ingest.intake import Intake, NameTaken, Refused, finished
 from hummingbird_operator.ingest.people import People, Standing
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.route import SUCCESS, Asked, Ended, Proposed, Replied, Router, conversation
@@ -45,6 +46,9 @@ class Forge(Protocol):
 
     Each raises Unavailable (again later), NotFound, or Invalid (the bot lacks a right).
     """
+
+    def probe(self) -> None:
+        """Ask for the bot's account, now and once."""
 
     def bot_id(self) -> int:
         """The bot's own account."""
@@ -177,15 +181,15 @@ class Desk:
         return Outcome(reason if there is None else Reason.DUPLICATE, runs=(run["metadata"]["name"],))
 
     async def _start(self, orders: Sequence[runs.Object]) -> Outcome:
-        """Create them all before a taken name is told: one workflow's trouble is not another's."""
-        made, taken = 0, None
+        """Create them all before a refusal or a taken name is told: one workflow's trouble is not another's."""
+        made, fault = 0, None
         for run in orders:
             try:
                 made += await self._intake.create(run) is None
-            except NameTaken as error:
-                taken = taken or error
-        if taken is not None:
-            raise taken
+            except (NameTaken, Refused) as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
         names = tuple(run["metadata"]["name"] for run in orders)
         return Outcome(Reason.FIRED if made else Reason.DUPLICATE, runs=names)
 
@@ -239,5 +243,5 @@ class Desk:
             return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
         except Invalid as error:
             if error.where.startswith("gitlab."):
-                raise Unavailable("GitLab", str(error)) from error
+                raise Barred(GITLAB, str(error)) from error
             raise

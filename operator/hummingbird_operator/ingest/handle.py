@@ -6,12 +6,14 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Protocol
 
 from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.ingest.away import Away, Barred
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.gitlab import REACTION_SECONDS, Desk, Forge
-from hummingbird_operator.ingest.intake import Intake, NameTaken
+from hummingbird_operator.ingest.intake import Intake, NameTaken, Refused
 from hummingbird_operator.ingest.metrics import SOURCES, IngestMetrics, known
 from hummingbird_operator.ingest.payloads import BadPayload
 from hummingbird_operator.ingest.reasons import Outcome, Reason
@@ -19,10 +21,20 @@ from hummingbird_operator.ingest.route import Asked, Router
 from hummingbird_operator.kube.client import KubeApi
 from hummingbird_operator.workflows import Workflows
 
-__all__ = ["Handler", "NameTaken", "Outcome", "Reason"]
+__all__ = ["Handler", "Handles", "NameTaken", "Outcome", "Reason"]
 
 _TOLD = 1_000
 _log = logging.getLogger(__name__)
+
+
+class Handles(Protocol):
+    """What makes AgentRuns of events: `Handler`."""
+
+    async def handle(self, event: Event) -> Outcome:
+        """Safe to repeat. Raises Unavailable (the same event again later) and NameTaken."""
+
+    async def away(self) -> Unavailable | None:
+        """Asked after Unavailable: what is away for every event; None where only this event failed."""
 
 
 class Handler:
@@ -49,7 +61,16 @@ class Handler:
         self._clock = clock
         self._router = Router(config, workflows)
         self._desk = Desk(self._router, forge, Intake(kube, namespace), executor, clock, reaction_seconds)
+        self._away = Away(forge, kube, namespace, clock)
         self._told: set[str] = set()
+
+    async def away(self) -> Unavailable | None:
+        """What is away for every event; None where GitLab and the API server answer, and one event failed alone.
+
+        Ask it right after `handle` raised Unavailable, before anybody else's events are held back. It costs a request
+        to each service, and its answer is remembered for three seconds. Takes no longer than five.
+        """
+        return await self._away.look()
 
     async def handle(self, event: Event) -> Outcome:
         """What becomes of the event. Safe to repeat and to cancel at any await: everything it makes has a fixed name.
@@ -62,6 +83,8 @@ class Handler:
             outcome = await self._decide(event)
         except Unavailable as error:
             self._metrics.unavailable.labels(error.service).inc()
+            if isinstance(error, Barred):
+                self._away.bar(error)
             raise
         except NameTaken:
             self._metrics.decided(event.source, kind, Reason.NAME_TAKEN)
@@ -79,6 +102,9 @@ class Handler:
         """
         try:
             return await self._routed(event)
+        except Refused as error:
+            _log.error("the run of an event is refused, and the event is gone: %s", error)
+            return Outcome(Reason.BAD_PAYLOAD, str(error))
         except BadPayload as error:
             return Outcome(Reason.BAD_PAYLOAD, str(error))
         except NotFound as error:

@@ -9,8 +9,10 @@ from typing import Any
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.conditions import RunCondition, rfc3339
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from hummingbird_operator.ingest.away import Barred
+from hummingbird_operator.ingest.payloads import BadPayload
 from hummingbird_operator.kube.client import AGENT_RUNS, AlreadyExists, KubeApi
-from hummingbird_operator.kube.refusals import SERVICE
+from hummingbird_operator.kube.refusals import SERVICE, Forbidden
 
 Object = dict[str, Any]
 
@@ -22,11 +24,16 @@ class NameTaken(Invalid):
     """An AgentRun of that name was made from something else: its creator, or two equal hashes, need a person."""
 
 
+class Refused(BadPayload):
+    """The API server, or an admission policy in it, takes this one object never: in its own words."""
+
+
 class Intake:
-    """AgentRuns of one namespace. Raises Unavailable for whatever keeps all events out.
+    """AgentRuns of one namespace. Raises Barred for whatever keeps all events out.
 
     A missing Role, namespace or CRD does: such an event waits in its queue as it would for a server that is away, for
-    acknowledging it would lose it, and every other one, in silence.
+    acknowledging it would lose it, and every other one, in silence. So does a create that fails in the server: one
+    whose store takes no writes still lists.
     """
 
     def __init__(self, kube: KubeApi, namespace: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -35,15 +42,24 @@ class Intake:
         self._now = now
 
     async def create(self, run: Object) -> Object | None:
-        """Create it; None when that was done now, else the run that the same event made before. Raises NameTaken."""
+        """Create it; None when that was done now, else the run that the same event made before.
+
+        Raises NameTaken, and Refused.
+        """
         for _ in range(2):
             try:
                 await self._kube.create(AGENT_RUNS, self._namespace, run)
                 return None
             except AlreadyExists:
                 found = await self._found(run)
-            except (NotFound, Conflict, Invalid) as error:
+            except (NotFound, Forbidden) as error:
+                raise Barred(SERVICE, f"it takes no AgentRun in {self._namespace}: {error}") from error
+            except Unavailable as error:
+                raise Barred(error.service, error.problem, retry_after=error.retry_after) from error
+            except Conflict as error:
                 raise Unavailable(SERVICE, f"it takes no AgentRun in {self._namespace}: {error}") from error
+            except Invalid as error:
+                raise Refused(error.where, f"{error.problem} (the API server refuses this AgentRun)") from error
             if found is not None:
                 return found
         raise Unavailable(SERVICE, f"AgentRun {run['metadata']['name']} comes and goes")

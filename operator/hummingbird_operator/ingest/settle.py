@@ -5,41 +5,40 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
-from typing import Protocol
+import traceback
+from collections.abc import Iterable
 
 from hummingbird_operator.delivery.cleaning import clean, cut
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import BadMessage, Event, decode_message
-from hummingbird_operator.ingest.handle import NameTaken, Outcome
+from hummingbird_operator.ingest.handle import Handles, NameTaken
 from hummingbird_operator.ingest.lease import Lease, Pauses
 from hummingbird_operator.ingest.queue import Message, Queue
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 600.0
-"""How long one message that meets an outage keeps all others waiting: the fault may be its own."""
 TRY_SECONDS = 600.0
 """Longest time of one try to handle an event; the handler's own calls end much sooner."""
 ATTEMPTS = 5
 """Receipts after which a message is given up whose handling raises, where no dead-letter queue takes it."""
+LONE_ATTEMPTS = 10
+"""The same for one whose look-ups fail while both services answer: more than an hour, as half of GitLab may be away."""
+LONE_TRIES = 3
+"""Tries of such a message in one receipt, with short pauses: most of what fails alone fails once."""
 FIRST_RETURN_SECONDS, LONGEST_RETURN_SECONDS = 30, 900
 INLINE_CHARACTERS = 32_768
 """Longer bodies are decoded in a thread: the leases of others must be kept meanwhile."""
 _REASON_CHARACTERS = 300
 
 
-class Handles(Protocol):
-    """What makes AgentRuns of events: `ingest.handle.Handler`."""
-
-    async def handle(self, event: Event) -> Outcome:
-        """Safe to repeat. Raises Unavailable (the same event again later) and NameTaken."""
+class _AloneError(Exception):
+    """Both services answer, and still this event meets Unavailable (its cause)."""
 
 
 class Gate:
     """Shut while a message waits for a service that is away; also says that the process ends."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         self.ending = asyncio.Event()
         self.changed = asyncio.Event()
         """Whether to receive must be asked again."""
@@ -47,8 +46,7 @@ class Gate:
         """Messages that sleep between two tries."""
         self.returning = False
         """Whether messages may go back: not while a receive of ours is on its way, which would bring them again."""
-        self._clock = clock
-        self._away: dict[Lease, float] = {}
+        self._away: set[Lease] = set()
         self._back = asyncio.Event()
         """Set once, and then replaced, when a message that had waited went through."""
 
@@ -60,19 +58,21 @@ class Gate:
     @property
     def shut(self) -> bool:
         """Whether nobody may receive."""
-        now = self._clock()
-        return any(now - since < PATIENCE_SECONDS for since in self._away.values())
+        return bool(self._away)
+
+    def shut_for(self, lease: Lease) -> None:
+        """A service is away: nobody receives until this message left."""
+        if not self.ending.is_set():
+            self._away.add(lease)
 
     async def rest(self, lease: Lease, seconds: float, *, hinted: bool) -> None:
-        """Shut the gate and sleep, no longer than until `lease.wake`; at the end of the process until then.
+        """Sleep, no longer than until `lease.wake`; at the end of the process until then.
 
         Also no longer than until another one went through, unless the service itself asked for the pause (`hinted`).
         """
         self.resting.add(lease)
         try:
             if not self.ending.is_set():
-                self._away.setdefault(lease, self._clock())
-                self.changed.set()  # its patience may be over
                 await _first([lease.wake] if hinted else [lease.wake, self._back], seconds)
             if self.ending.is_set() and not self.returning:
                 await lease.wake.wait()
@@ -82,7 +82,9 @@ class Gate:
     def leave(self, lease: Lease) -> bool:
         """It waits no more; whether it did."""
         self.changed.set()
-        return self._away.pop(lease, None) is not None
+        waited = lease in self._away
+        self._away.discard(lease)
+        return waited
 
     def wake(self) -> None:
         """One that had waited went through: let those that sleep try at once.
@@ -114,9 +116,13 @@ class Settlement:
             end = await self._handle(lease)
         except (BadMessage, NameTaken) as error:
             return await self._refuse(lease, error)
-        except Exception as error:
-            logger.exception("message %s: its handling failed", lease.message.id)
-            return await self._give_up(lease, error)
+        except _AloneError as alone:
+            return await self._give_up(lease, alone.__cause__ or alone, LONE_ATTEMPTS)
+        except Exception as error:  # noqa: BLE001 - a fault of ours; its text could hold the payload
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{type(error).__name__} in {frame.name} line {frame.lineno}"
+            logger.error("message %s: its handling failed: %s", lease.message.id, place)
+            return await self._give_up(lease, RuntimeError(place), ATTEMPTS)
         if end == "released":
             await lease.release()
         return end or ("done" if await lease.delete() else "undeleted")
@@ -124,14 +130,18 @@ class Settlement:
     async def _handle(self, lease: Lease) -> str:
         """Until it is handled, which gives an empty text; through every outage, unless that ends it otherwise."""
         event = await self._decoded(lease.message)
-        pauses, end = Pauses(), ""
+        pauses, end, alone = Pauses(), "", 0
         while not end:
             try:
                 async with asyncio.timeout(TRY_SECONDS):
                     await self._handler.handle(event)
                 break
             except Unavailable as error:
-                end = await self._wait(lease, error, pauses.next(error))
+                away = await self._handler.away()
+                alone = 0 if away else alone + 1
+                if alone >= LONE_TRIES:
+                    raise _AloneError from error
+                end = await self._wait(lease, error, pauses.next(error), away)
         if self._gate.leave(lease) and not end:
             self._gate.wake()
             logger.info("message %s went through", lease.message.id)
@@ -142,9 +152,13 @@ class Settlement:
             return decode_message(message.body, message.attributes, self._topic_arns)
         return await asyncio.to_thread(decode_message, message.body, message.attributes, self._topic_arns)
 
-    async def _wait(self, lease: Lease, error: Unavailable, seconds: float) -> str:
-        """Keep the message until its next try; how it ended otherwise."""
-        logger.warning("message %s waits %.0f s: %s", lease.message.id, seconds, error)
+    async def _wait(self, lease: Lease, error: Unavailable, seconds: float, away: Unavailable | None) -> str:
+        """Keep the message until its next try; how it ended otherwise. Only an outage keeps the others waiting."""
+        if away:
+            self._gate.shut_for(lease)
+        elif self._gate.leave(lease):
+            self._gate.wake()
+        logger.warning("message %s waits %.0f s%s: %s", lease.message.id, seconds, "" if away else ", alone", error)
         await self._gate.rest(lease, seconds, hinted=error.retry_after is not None)
         if lease.lost:
             return "lost"
@@ -159,16 +173,17 @@ class Settlement:
         await lease.release(0 if lease.message.receives <= ATTEMPTS else FIRST_RETURN_SECONDS)
         return "dead_letter"
 
-    async def _give_up(self, lease: Lease, error: Exception) -> str:
-        """Back to the queue for a growing while; after some receipts off the queue, where nothing else takes it."""
+    async def _give_up(self, lease: Lease, error: BaseException, attempts: int) -> str:
+        """Back to the queue for a growing while; after `attempts` off the queue, where nothing else takes it."""
         receives = lease.message.receives
-        if receives >= ATTEMPTS and not await self._dead_letters():
+        if receives >= attempts and not await self._dead_letters():
             return await self._drop(lease, error)
+        logger.warning("%s; it goes back", record(lease.message, error))
         grown = FIRST_RETURN_SECONDS * 2 ** min(max(receives, 1) - 1, 10)
         await lease.release(min(LONGEST_RETURN_SECONDS, grown))
         return "failed"
 
-    async def _drop(self, lease: Lease, error: Exception) -> str:
+    async def _drop(self, lease: Lease, error: BaseException) -> str:
         logger.error("%s; it is acknowledged, as no dead-letter queue takes it", record(lease.message, error))
         await lease.delete()
         return "dropped"
@@ -182,7 +197,7 @@ class Settlement:
         return self._has_dead_letters
 
 
-def record(message: Message, error: Exception) -> str:
+def record(message: Message, error: BaseException) -> str:
     """What stays of a message that is given up: enough to find it again, and of its text at most what `error` cites."""
     digest = hashlib.sha256(message.body.encode(errors="surrogatepass")).hexdigest()
     reason = cut(" ".join(clean(str(error)).split()), _REASON_CHARACTERS) or type(error).__name__

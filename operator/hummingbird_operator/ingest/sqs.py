@@ -16,9 +16,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from hummingbird_operator import lifecycle
 from hummingbird_operator.errors import Invalid, Unavailable
+from hummingbird_operator.ingest.handle import Handles
 from hummingbird_operator.ingest.lease import Lease, Pauses
 from hummingbird_operator.ingest.queue import POLL_SECONDS, Queue
-from hummingbird_operator.ingest.settle import Gate, Handles, Settlement
+from hummingbird_operator.ingest.settle import Gate, Settlement
 from hummingbird_operator.kube.lease import machine_clock
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,8 @@ class SqsMetrics:
     """`hummingbird_ingest_sqs_messages_total{result}`: each receipt by its end.
 
     `done`, `undeleted` (done, and may come again), `released` (given back), `lost` (the lease ran out), `failed` (given
-    back for a while, since its handling raised), `dead_letter` and `dropped` (unreadable or impossible: left for the
-    dead-letter queue, or acknowledged with a log line).
+    back for a while, since its handling raised or its own look-ups fail), `dead_letter` and `dropped` (unreadable or
+    impossible: left for the dead-letter queue, or acknowledged with a log line).
     """
     held: Gauge
     """`hummingbird_ingest_sqs_held`: messages in hand."""
@@ -83,7 +84,7 @@ async def consume(
     waits, at most POLL_SECONDS. Raises Invalid, with nothing left in hand, where the queue does not exist or a
     permission is missing.
     """
-    gate = Gate(clock)
+    gate = Gate()
     settlement = Settlement(queue, handler, gate, topic_arns)
     consumer = _Consumer(queue, settlement, gate, _Measures(concurrency, visibility, poll), metrics, clock)
     ending = asyncio.create_task(_end_at(stop, gate))

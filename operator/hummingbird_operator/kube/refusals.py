@@ -21,6 +21,10 @@ class QuotaExceeded(Unavailable):
     """A ResourceQuota of the namespace is used up: wait for others to finish, nothing is wrong with the object."""
 
 
+class Forbidden(Invalid):
+    """RBAC refuses it to this process: whatever the object holds, a person must mend the Role."""
+
+
 class Expired(Unavailable):
     """The continue token of a list is too old."""
 
@@ -32,7 +36,7 @@ def raise_for(status: int, payload: Object, what: str, retry_after: float | None
         raise NotFound(f"{what}: {message}")
     if status == 409:
         raise (AlreadyExists if payload.get("reason") == "AlreadyExists" else Conflict)(f"{what}: {message}")
-    if status == 422 and _is_failed_test(payload):
+    if status == 422 and what.startswith("patch ") and _is_failed_test(payload):
         raise Conflict(f"{what}: {message}")
     if status == 403 and "exceeded quota" in message:
         raise QuotaExceeded(SERVICE, message, retry_after=retry_after)
@@ -40,13 +44,20 @@ def raise_for(status: int, payload: Object, what: str, retry_after: float | None
         raise Unavailable(
             SERVICE, f"{what}: {message} (does the server still know this token?)", retry_after=retry_after
         )
+    if status == 403 and _is_admission(message):
+        raise Invalid(what, message)
     if status == 403:
-        raise Invalid(what, f"{message} (is the Role applied?)")
+        raise Forbidden(what, f"{message} (is the Role applied?)")
     if status == GONE:
         raise Expired(SERVICE, message)
     if status == 0 or status == 429 or status >= 500:
         raise Unavailable(SERVICE, f"{what}: {message}", retry_after=retry_after)
     raise Invalid(what, message)
+
+
+def _is_admission(message: str) -> bool:
+    """Whether a policy refused this one object: RBAC's own refusals say who cannot do what."""
+    return "denied the request" in message or "denied request" in message
 
 
 def _is_failed_test(payload: Object) -> bool:

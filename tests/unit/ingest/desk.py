@@ -54,6 +54,9 @@ class FakeForge:
         if error is not None:
             raise error
 
+    def probe(self) -> None:
+        self._enter("probe")
+
     def bot_id(self) -> int:
         self._enter("bot_id")
         return BOT

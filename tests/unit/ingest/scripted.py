@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.handle import Outcome, Reason
 from hummingbird_operator.ingest.sqs import SqsMetrics, consume
@@ -29,8 +30,10 @@ class Script:
 
     def __init__(self, clock: Callable[[], float], queue: MemoryQueue) -> None:
         self.steps: dict[str, list[Step]] = defaultdict(list)
-        self.away: Exception | None = None
+        self.outage: Unavailable | None = None
         """Raised for every event while it is set."""
+        self.sound = False
+        """Whether the services answer when they are asked after an event met one that is away."""
         self.tries: list[tuple[str, float]] = []
         self.done: list[str] = []
         self.busy = 0
@@ -51,10 +54,13 @@ class Script:
         self._queue.log.append(("handled", name))
         return Outcome(Reason.FIRED, runs=(name,))
 
+    async def away(self) -> Unavailable | None:
+        return self.outage or (None if self.sound else Unavailable("GitLab", "503"))
+
     async def _step(self, name: str) -> None:
         await asyncio.sleep(0)
-        if self.away is not None:
-            raise self.away
+        if self.outage is not None:
+            raise self.outage
         while self.steps[name]:
             step = self.steps[name].pop(0)
             if isinstance(step, Exception):

@@ -55,7 +55,7 @@ async def test_a_fault_in_the_heartbeat_is_no_end_of_it(it: Scene) -> None:
 @scene()
 async def test_whoever_has_no_heartbeat_any_more_knows_that_the_lease_ran_out_and_lets_go(it: Scene) -> None:
     """C14: two that wait with one message would shut the gate for everybody, and neither would know of the other."""
-    it.script.away = Unavailable("GitLab", "503")
+    it.script.outage = Unavailable("GitLab", "503")
     it.queue.put(body("a"))
     it.queue.faults["extend"] = [ZeroDivisionError("a fault of ours")] * 100
     it.start(visibility=30)
@@ -63,7 +63,7 @@ async def test_whoever_has_no_heartbeat_any_more_knows_that_the_lease_ran_out_an
     assert it.queue.ids("receive") == ["m1", "m1"]
     assert it.gauge("held") == 1
     it.queue.faults["extend"].clear()
-    it.script.away = None
+    it.script.outage = None
     await asyncio.sleep(60)
     assert it.script.done == ["a"]
     assert it.queue.left == []

@@ -14,6 +14,7 @@ from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.handle import NameTaken, Outcome
 from hummingbird_operator.ingest.reasons import Reason
 from hummingbird_operator.kube.client import AGENT_RUNS
+from hummingbird_operator.kube.testing import FakeKube
 from tests.unit.ingest.desk import NAMESPACE, Desk, said, thread
 from tests.unit.ingest.samples import BOT, GUEST, OTHER_SESSION, SESSION, THREAD, note, project, reply, user
 
@@ -452,3 +453,16 @@ async def test_a_comment_of_four_megabytes_makes_a_run_of_bounded_size() -> None
     desk = in_thread(said(10, OURS))
     await desk.see(reply("😀" * 1_000_000))
     assert len(str(desk.run).encode()) < 300_000
+
+
+async def test_a_run_that_the_api_server_refuses_is_told_as_an_error_and_holds_nobody_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kube = FakeKube()
+    kube.fail = lambda verb, resource, name: (
+        Invalid("create agentruns", "denied the request") if verb == "create" else None
+    )
+    outcome = await Desk(kube=kube).see(note())
+    assert outcome.reason is Reason.BAD_PAYLOAD
+    assert "denied the request" in outcome.detail
+    assert any(record.levelno == logging.ERROR for record in caplog.records)

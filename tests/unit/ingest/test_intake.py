@@ -9,8 +9,9 @@ import pytest
 from hummingbird_operator.api import labels
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest import runs
-from hummingbird_operator.ingest.intake import Intake, NameTaken, finished
+from hummingbird_operator.ingest.intake import Intake, NameTaken, Refused, finished
 from hummingbird_operator.kube.client import AGENT_RUNS, AlreadyExists, QuotaExceeded
+from hummingbird_operator.kube.refusals import Forbidden
 from hummingbird_operator.kube.testing import FakeKube
 from tests.unit.ingest.samples import SESSION, THREAD
 from tests.unit.ingest.test_runs import COMMENT
@@ -66,7 +67,7 @@ async def test_one_that_comes_and_goes_is_tried_later() -> None:
     [
         Unavailable("the API server", "away"),
         QuotaExceeded("the API server", "full"),
-        Invalid("create agentruns", "forbidden (is the Role applied?)"),
+        Forbidden("create agentruns", "forbidden (is the Role applied?)"),
         NotFound("no such namespace"),
         Conflict("busy"),
     ],
@@ -78,6 +79,14 @@ async def test_whatever_keeps_all_runs_out_keeps_the_event_in_its_queue(error: E
     kube.fail = lambda asked, resource, name: error if asked == verb else None
     with pytest.raises(Unavailable):
         await (intake(kube).waiting(SESSION) if verb == "list" else intake(kube).create(RUN))
+
+
+async def test_what_the_server_refuses_of_one_object_is_that_event_s_own_fault() -> None:
+    """A 400, 413 or 422, or an admission policy that dislikes one message: it would be the same at every try."""
+    kube = FakeKube()
+    kube.fail = lambda verb, resource, name: Invalid("create agentruns", "the message holds a forbidden word")
+    with pytest.raises(Refused, match="a forbidden word"):
+        await intake(kube).create(RUN)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def test_what_could_not_be_given_back_is_extended_no_more(it: Scene) -> No
 
 @scene()
 async def test_an_extension_on_its_way_hides_nothing_that_was_given_back(it: Scene) -> None:
-    it.script.away = AWAY
+    it.script.outage = AWAY
     it.queue.put(body("a"))
     it.start(concurrency=1, visibility=30)
     await asyncio.sleep(9)

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from hummingbird_operator.errors import Conflict, HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.kube.client import AGENT_RUNS, NODES, PODS, AlreadyExists, Kube, QuotaExceeded, path
 from hummingbird_operator.kube.connection import Endpoint, TokenFile
+from hummingbird_operator.kube.refusals import Forbidden
 from tests.unit.kube.apiserver import RESET, ApiServer, Refusal
 
 Answer = tuple[int, Any, dict[str, str]]
@@ -159,7 +160,9 @@ async def test_a_list_whose_token_expired_is_read_again_from_the_start(server: S
         (failing(422, "the server rejected our request", details={}), Conflict, "rejected"),
         (failing(422, details={"causes": [{"field": "spec.x", "message": "m"}]}), Invalid, "no"),
         (failing(403, "pods is forbidden: exceeded quota: q"), QuotaExceeded, "quota"),
-        (failing(403, "forbidden"), Invalid, "is the Role applied?"),
+        (failing(403, "forbidden"), Forbidden, "is the Role applied?"),
+        (failing(403, 'admission webhook "w" denied the request: no'), Invalid, "denied the request"),
+        (failing(403, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"), Invalid, "denied request"),
         (failing(401, "Unauthorized"), Unavailable, "does the server still know this token?"),
         (failing(413, "too large"), Invalid, "too large"),
         (failing(500, "etcd"), Unavailable, "etcd"),
@@ -173,6 +176,14 @@ async def test_every_refusal_is_one_of_our_errors(
     with pytest.raises(error, match=words.replace("?", r"\?")) as caught:
         await kube.patch(PODS, "n", "p", [])
     assert type(caught.value) is error
+
+
+async def test_a_policy_that_refuses_a_new_object_without_naming_a_field_is_no_conflict(
+    server: Server, kube: Kube
+) -> None:
+    server.reply = failing(422, "denied request", details={"causes": [{"message": "no"}]})
+    with pytest.raises(Invalid, match="denied request"):
+        await kube.create(PODS, "n", {"metadata": {"name": "p"}})
 
 
 async def test_too_many_requests_keeps_the_servers_own_hint(server: Server, kube: Kube) -> None:
