@@ -10,11 +10,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from hummingbird_operator.problems import env_name, secret_path
 
 Positive = Annotated[int, Field(gt=0)]
 Money = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=4)]
-EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvName = Annotated[str, BeforeValidator(env_name)]
+SecretFile = Annotated[Path, BeforeValidator(secret_path)]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/[^\s]*)?$")]
 BackendName = Literal["podman", "k8s", "k8spool", "kubevirt", "kubevirtpool"]
 
@@ -32,17 +35,17 @@ class GitLab(Section):
     """Base address of the GitLab instance."""
     token_env: EnvName | None = None
     """Environment variable with the bot's token (scope `api`, role Developer): it writes notes and goes to no tool."""
-    token_file: Path | None = None
+    token_file: SecretFile | None = None
     """File with that token, in place of `token_env`."""
     webhook_secret_env: tuple[EnvName, ...] = ()
     """Environment variables with the accepted webhook secrets; `whsec_…` is a signing token, others are tokens."""
-    webhook_secret_file: tuple[Path, ...] = ()
+    webhook_secret_file: tuple[SecretFile, ...] = ()
     """Files with such secrets, in place of variables or beside them."""
     allowed_bots: tuple[str, ...] = ()
     """User names of bots that may write commands and replies like people; other bots are ignored."""
     hooks_token_env: EnvName | None = None
     """Environment variable with a Maintainer's token (scope `api`), for `webhook-setup` and to replay deliveries."""
-    hooks_token_file: Path | None = None
+    hooks_token_file: SecretFile | None = None
     """File with that token."""
     ca_file: Path | None = None
     """Certificate authority of the instance, as a PEM file."""
@@ -65,7 +68,7 @@ class Models(Section):
     """Vertex region by prefix of the model's name, such as `{"gemini-": global}`; `global` where nothing matches."""
     google_api_key_env: EnvName | None = None
     """Environment variable with the key of the Gemini API; without it and its file: Vertex, as always for Claude."""
-    google_api_key_file: Path | None = None
+    google_api_key_file: SecretFile | None = None
     """File with that key."""
     google_cloud_project: str = ""
     """Vertex project; else the one of the application default credentials."""
@@ -129,7 +132,7 @@ class Sandbox(Section):
 class Project(Section):
     """One entry of the allow list; the key is a path or a glob."""
 
-    internal_notes: bool = False
+    internal_notes: bool = Field(default=False, strict=True)
     """Notes are internal (visible to members only)."""
     max_runs_per_mr: Positive | None = None
     """In place of `limits.max_runs_per_mr`."""
@@ -169,7 +172,7 @@ class TriggerRule(Section):
     """Glob on the source branch."""
     title: str | None = None
     """Glob on the merge request's title."""
-    fork: bool | None = None
+    fork: bool | None = Field(default=None, strict=True)
     """Whether the merge request comes from a fork."""
 
 

@@ -4,16 +4,55 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hummingbird_operator.errors import Invalid
 
 _SHOWN = 3
 _VALUE_LIMIT = 60
+_HIDDEN = "(value not shown)"
+_NAME_OF = f"the NAME of an environment variable, not the secret itself {_HIDDEN}"
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KNOWN_SECRET = re.compile(
+    r"gl[a-z]{1,8}-[\w-]{8}|whsec_|AIza|gh[opusr]_|github_pat_|sk-|A[KS]IA[A-Z0-9]{16}|ya29\.|xox[a-z]-|eyJ[\w-]{8}|-----BEGIN"
+)
+_COMMIT = re.compile(r"[0-9a-f]+")
+_RANDOM = re.compile(r"(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9]{20,}")
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text has the form of a token or key: such a one is never written, not even as a wrong value."""
+    return _KNOWN_SECRET.search(text) is not None or _RANDOM.fullmatch(text) is not None
+
+
+def env_name(value: object) -> str:
+    """The name of an environment variable. People paste the secret itself here: what is refused is not shown."""
+    if not isinstance(value, str) or not _ENV_NAME.fullmatch(value) or looks_secret(value):
+        raise PydanticCustomError("secret_name", "must be {what}", {"what": _NAME_OF})
+    return value
+
+
+def secret_path(value: object) -> object:
+    """The path of a file with a secret, looked at for the same mistake."""
+    if isinstance(value, str) and looks_secret(value):
+        raise PydanticCustomError("secret_path", f"must be the PATH of a file, not the secret itself {_HIDDEN}")
+    return value
+
+
+def not_yaml(error: yaml.YAMLError) -> str:
+    """What is wrong and where, on one line; never the text around it, which may be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"character {error.position + 1}: {error.reason}"
+    return "it cannot be parsed"
 
 
 def invalid(model: type[BaseModel], error: ValidationError, where: str) -> Invalid:
@@ -31,7 +70,8 @@ def _path(where: str, loc: Sequence[int | str]) -> str:
     for part in loc:
         if isinstance(part, int):
             path += f"[{part}]"
-        else:
+        elif part != "[key]":  # pydantic's mark for the key of a map, which stands before it
+            part = "…" if looks_secret(part) else part
             path += f".{part}" if path else part
     return path or "the object"
 
@@ -42,6 +82,8 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
         return _unknown_key(model, error["loc"])
     if kind == "value_error":
         return str(error["ctx"]["error"])
+    if kind == "tuple_type":
+        return _no_list(error)
     if kind in _SENTENCES:
         return _SENTENCES[kind].format(**_details(error))
     return error["msg"][:1].lower() + error["msg"][1:]
@@ -72,7 +114,18 @@ def _details(error: ErrorDetails) -> dict[str, Any]:
     context: dict[str, Any] = dict(error.get("ctx", {}))
     given = error["input"]
     names = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
-    return {**context, "names": names, "value": _shown(given), "length": len(given) if isinstance(given, str) else 0}
+    secret = any(str(part) == "tokens" or str(part).endswith("_env") for part in error["loc"])
+    value = _HIDDEN if secret else _shown(given)
+    return {**context, "names": names, "value": value, "length": len(given) if isinstance(given, str) else 0}
+
+
+def _no_list(error: ErrorDetails) -> str:
+    given, named = error["input"], str(error["loc"][-1])
+    if named.endswith("_env") and not (isinstance(given, str) and _ENV_NAME.fullmatch(given)):
+        return f"must be a list of names, and each {_NAME_OF}"
+    if isinstance(given, str) and not looks_secret(given):
+        return f"must be a list: [{given}]"
+    return "must be a list, in brackets" + (f"; each must be {_NAME_OF}" if named.endswith("_env") else "")
 
 
 def _shown(value: object) -> str:
@@ -80,6 +133,8 @@ def _shown(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except ValueError:
         text = repr(value)
+    if looks_secret(text.strip('"')) and not _COMMIT.fullmatch(text.strip('"')):
+        return _HIDDEN
     return text if len(text) <= _VALUE_LIMIT else text[: _VALUE_LIMIT - 1] + "…"
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.problems import invalid
+from hummingbird_operator.problems import invalid, not_yaml
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     except OSError as error:
         raise Invalid(str(path), f"cannot read the configuration: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise Invalid(str(path), f"is not YAML: {' '.join(str(error).split())}") from error
+        raise Invalid(str(path), f"is not YAML: {not_yaml(error)}") from error
     if not isinstance(raw, dict):
         raise Invalid(str(path), "must be a YAML mapping with the keys models, sessions and workflows")
     try:

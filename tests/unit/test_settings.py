@@ -55,6 +55,55 @@ def test_a_fault_is_named_with_file_and_key(tmp_path: Path, change: str, said: s
     assert said in str(caught.value)
 
 
+NOT_A_NAME = "must be the NAME of an environment variable, not the secret itself (value not shown)"
+GITLAB = "gitlab: {url: https://gitlab.example.com, "
+
+
+@pytest.mark.parametrize("pasted", ["glpat-Zz9Zz9Zz9Zz9", "whsec_Zz9Zz9", "AIzaZz9Zz9", "ghp_Zz9", "sk-Zz9", "Zz9" * 8])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GITLAB + "token_env: PASTED}", f"gitlab.token_env: {NOT_A_NAME}"),
+        (GITLAB + "token_env: T, hooks_token_env: PASTED}", f"gitlab.hooks_token_env: {NOT_A_NAME}"),
+        (GITLAB + "token_env: T, webhook_secret_env: [OLD, PASTED]}", f"gitlab.webhook_secret_env[1]: {NOT_A_NAME}"),
+        (GITLAB + "token_env: T, webhook_secret_env: PASTED}", "gitlab.webhook_secret_env: must be a list"),
+        (GITLAB + "token_env: [PASTED]}", f"gitlab.token_env: {NOT_A_NAME}"),
+        (GITLAB + "token_file: PASTED}", "gitlab.token_file: must be the PATH of a file, not the secret itself"),
+        (GITLAB + "token: PASTED}", "gitlab.token: is not a field"),
+        (GITLAB + "PASTED: T}", "gitlab.…: is not a field"),
+        ("projects: {g/a: {tokens: {gitlab: PASTED}}}", f"projects.g/a.tokens.gitlab: {NOT_A_NAME}"),
+        ("projects: {g/a: {tokens: PASTED}}", "projects.g/a.tokens: must be an object, not (value not shown)"),
+        ("projects: {g/a: PASTED}", "projects.g/a: must be an object, not (value not shown)"),
+        ("projects: {g/a: {tokens: {gitlab: PASTED: x}}}", "is not YAML: line 5, column"),
+    ],
+)
+def test_a_secret_pasted_in_place_of_a_name_is_refused_and_never_shown(
+    tmp_path: Path, pasted: str, text: str, said: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        load(write(tmp_path, MINIMAL + text.replace("PASTED", pasted)), {})
+    assert said in str(caught.value)
+    assert pasted not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GITLAB + "token_env: T, webhook_secret_env: HOOK}", "gitlab.webhook_secret_env: must be a list: [HOOK]"),
+        (GITLAB + "token_env: T, allowed_bots: renovate}", "gitlab.allowed_bots: must be a list: [renovate]"),
+        ("ingest: {topic_arns: 'arn:x'}", "ingest.topic_arns: must be a list: [arn:x]"),
+        ("projects: {g/a: {internal_notes: 'yes'}}", 'projects.g/a.internal_notes: must be true or false, not "yes"'),
+        ("projects: {g/a: {tokens: {jira: J}}}", "projects.g/a.tokens.jira: must be one of gitlab"),
+        ("x: [\n  *y", "is not YAML: line 6, column 3: found undefined alias 'y'"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_how_it_would_be_right(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        load(write(tmp_path, MINIMAL + text), {})
+    assert said in str(caught.value)
+    assert "unicode string" not in str(caught.value)
+
+
 def test_a_data_source_never_gets_the_token_that_writes_notes(tmp_path: Path) -> None:
     text = (
         MINIMAL + "gitlab: {url: https://gitlab.example.com, token_env: BOT}\nprojects: {g/a: {tokens: {gitlab: BOT}}}"
