@@ -93,12 +93,8 @@ class NotePages:
                 notices=[CUT] if order.message_cut else [],
                 secrets=secrets,
             )
-        if reason == c.Failure.SESSION_NOT_FOUND:
-            return bodies.session_expired(marker=_marker(run, "failed"))
-        if reason == c.Failure.SESSION_NOT_SAVED:
-            return bodies.session_never_saved(marker=_marker(run, "failed"), secrets=secrets)
-        if reason == c.Failure.SESSION_UNREADABLE:
-            return bodies.session_unreadable(marker=_marker(run, "failed"), why=message, secrets=secrets)
+        if (words := _without_session(run, reason, message, secrets)) is not None:
+            return words
         if reason == c.Success.SUPERSEDED:
             marker = _marker(run, "superseded")
             return bodies.superseded(
@@ -166,6 +162,20 @@ class NotePages:
             incomplete=[*(said.result.incomplete if said else (NO_TRANSCRIPT,)), *moved],
             pipeline_green=head.pipeline_status == "success" and order.workflow.entry.action == "pipeline",
         )
+
+
+def _without_session(run: AgentRun, reason: str, why: str, secrets: Sequence[str]) -> str | None:
+    """What a reply is told whose session cannot go on; None for every other outcome."""
+    marker = _marker(run, "failed")
+    if reason == c.Failure.SESSION_NOT_FOUND:
+        return bodies.session_expired(marker=marker)
+    if reason == c.Failure.SESSION_NOT_SAVED:
+        return bodies.session_never_saved(marker=marker, secrets=secrets)
+    if reason == c.Failure.SESSION_INTERNAL:
+        return bodies.session_internal(marker=marker)
+    if reason == c.Failure.SESSION_UNREADABLE:
+        return bodies.session_unreadable(marker=marker, why=why, secrets=secrets)
+    return None
 
 
 def _seconds(run: AgentRun) -> int | None:

@@ -44,6 +44,12 @@ class SessionUnreadable(SessionLost):
     reason = c.Failure.SESSION_UNREADABLE
 
 
+class SessionInternal(SessionLost):
+    """It is internal, and the run's note would be read by everybody."""
+
+    reason = c.Failure.SESSION_INTERNAL
+
+
 def resumed(task: Task, sessions: SessionStore, store: BlobStore) -> SavedSession | None:
     """The session that the run goes on with, None for a new one. Raises SessionLost, Invalid, Unavailable."""
     if not task.resumes:
@@ -58,6 +64,8 @@ def resumed(task: Task, sessions: SessionStore, store: BlobStore) -> SavedSessio
         raise SessionNotFound(f"there is no session {task.session} (any more); start a new run")
     if saved.run != task.run:
         saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
+        if saved.internal and task.order.notes and not task.order.internal:
+            raise SessionInternal("this conversation is internal: it goes on only where the run's note is internal too")
     return saved
 
 

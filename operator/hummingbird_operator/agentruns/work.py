@@ -60,6 +60,8 @@ class Conversation:
     """For the note: at most 90,000 characters."""
     answer_uri: str = ""
     resumed_etag: str | None = None
+    internal: bool = False
+    """This run, or one before it in its session, was internal: the session is from now on."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class Worker:
             run=task.run,
             context_tokens=said.result.context_tokens,
             origin=task.origin,
+            internal=said.internal,
         )
         transcript = self._clean(_transcript(task, said.messages, said.result))
         archive = archive_sandbox(sandbox) if sandbox is not None else None
@@ -237,6 +240,7 @@ class Worker:
             tools=tools,
             transcript=_transcript(task, messages, result, limit=NOTE_LIMIT),
             resumed_etag=saved.etag if saved else None,
+            internal=task.order.internal or (saved is not None and saved.internal),
         )
 
     def _budget(self, task: Task, saved: sessions.SavedSession | None, model: str) -> Budget:

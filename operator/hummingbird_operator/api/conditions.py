@@ -79,6 +79,7 @@ class Failure(StrEnum):
     SESSION_NOT_FOUND = "SessionNotFound"  # the session to resume does not exist (any more)
     SESSION_NOT_SAVED = "SessionNotSaved"  # the session to resume was never saved: its run could not
     SESSION_UNREADABLE = "SessionUnreadable"  # what is stored of the session to resume cannot be read
+    SESSION_INTERNAL = "SessionInternal"  # the session to resume is internal, and the run's note would be public
     STORE_UNAVAILABLE = "StoreUnavailable"  # the session store did not answer
     INTERNAL_NOTE_REFUSED = "InternalNoteRefused"  # the forge made a note public that had to be internal
     DELIVERY_FAILED = "DeliveryFailed"  # the note could not be written for a day

@@ -42,6 +42,7 @@ __all__ = [
     "placeholder",
     "queue_full",
     "session_expired",
+    "session_internal",
     "session_never_saved",
     "session_unreadable",
     "superseded",
@@ -163,6 +164,12 @@ def too_long(*, marker: Marker, partial: str = "", footer: Footer | None = None,
 def session_expired(*, marker: Marker) -> str:
     """A reply to a session that is not kept any more: never a silent cold start (seed 000 §10.5)."""
     return _note(["This conversation is not kept any more, so the agent cannot go on with it.", _again(marker)], marker)
+
+
+def session_internal(*, marker: Marker) -> str:
+    """A reply in public to a session that has an internal part; nothing of that part stands in it."""
+    text = "This conversation is internal, so the agent does not go on with it here: reply in its internal thread."
+    return _note([text, _again(marker)], marker)
 
 
 def session_never_saved(*, marker: Marker, why: str = "", secrets: Sequence[str] = ()) -> str:

@@ -42,7 +42,8 @@ class Conversation:
     """What is kept of a conversation. A resume uses `system_prompt` and `tools` byte for byte.
 
     `contents` are canonical messages. `origin` is the namespace and target that made the session, as the runner
-    writes them: only there may it be resumed. `context_tokens` is the size as of the last pass.
+    writes them: only there may it be resumed. `context_tokens` is the size as of the last pass. `internal`: some run
+    of it was, so that nothing of it may stand where everybody reads.
     """
 
     contents: Sequence[Mapping[str, Any]]
@@ -53,6 +54,7 @@ class Conversation:
     run: str
     context_tokens: int
     origin: str = ""
+    internal: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class _Envelope(_Stored):
     archive_problem: str = ""
     context_tokens: int
     origin: str = ""
+    internal: bool = False
 
 
 class SessionStore:
@@ -209,6 +212,7 @@ def _dumped(conversation: Conversation, archive: Archive | None, problem: str) -
         "archive_problem": problem,
         "context_tokens": conversation.context_tokens,
         "origin": conversation.origin,
+        "internal": conversation.internal,
     }
     return json.dumps(envelope).encode()  # keys in their order: the tools' schemas must come back byte for byte
 
@@ -237,6 +241,7 @@ def _parsed(key: str, data: bytes, etag: str) -> SavedSession:
         run=stored.run,
         context_tokens=stored.context_tokens,
         origin=stored.origin,
+        internal=stored.internal,
         archive=Archive(stored.archive.digest, stored.archive.bytes) if stored.archive else None,
         archive_problem=stored.archive_problem,
         etag=etag,
