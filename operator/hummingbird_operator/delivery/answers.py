@@ -92,10 +92,12 @@ class RawUser(_Answer):
 
 
 class RawMember(_Answer):
-    """A membership; `expires_at` is the first day without it."""
+    """A membership; `expires_at` is the first day without it. `state` is the account's, `membership_state` awaiting
+    while a seat is missing or an approval."""
 
     access_level: int
     state: str = "active"
+    membership_state: Annotated[str, BeforeValidator(lambda value: value or "active")] = "active"
     expires_at: Annotated[date | None, BeforeValidator(_day)] = Field(default=None)
 
 

@@ -18,6 +18,7 @@ import requests
 from gitlab.exceptions import GitlabError, GitlabHttpError, GitlabParsingError
 
 from hummingbird_ai.http import retry_after
+from hummingbird_operator.delivery.bounded import ANSWER_BYTES, Turns, read_whole
 from hummingbird_operator.delivery.refusals import Forbidden, Refused, TooLong
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE, OneHostSession, Token
@@ -33,19 +34,24 @@ _SAID = {429: "too many requests (429)"}
 class _Session(OneHostSession):
     """Turns 429, and a 5xx that says when to come back, into `Unavailable`: the caller's step comes again.
 
-    `check` raises where this process may not write.
+    `check` raises where this process may not write; no answer has more than `most` bytes.
     """
 
-    def __init__(self, url: str, token: Token, timeout: tuple[float, float], check: Callable[[], None]) -> None:
+    def __init__(
+        self, url: str, token: Token, timeout: tuple[float, float], check: Callable[[], None], most: int
+    ) -> None:
         super().__init__(url, token, timeout)
+        self.turns = Turns()
         self._check = check
+        self._most = most
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> requests.Response:
         """As in requests; never waits for a rate limit."""
         writing = method not in ("get", "GET")
         if writing:  # as late as can be: a frozen process would go on from any earlier line
             self._check()
-        response = super().request(method, url, *args, **kwargs)
+        response = super().request(method, url, *args, **{**kwargs, "stream": True})
+        read_whole(response, self.turns, self._most)
         hint = retry_after(response.headers)
         if response.status_code == 429 or (response.status_code >= 500 and hint is not None):
             response.close()
@@ -68,10 +74,18 @@ class Connection:
     """`read` retries, `write` does not."""
 
     def __init__(
-        self, url: str, token: Token, *, ca: str | None, timeout: tuple[float, float], check: Callable[[], None]
+        self,
+        url: str,
+        token: Token,
+        *,
+        ca: str | None,
+        timeout: tuple[float, float],
+        check: Callable[[], None],
+        most: int = ANSWER_BYTES,
     ) -> None:
         self.url = url.rstrip("/")
-        self._session = _Session(self.url, token, timeout, check)
+        self._session = _Session(self.url, token, timeout, check, most)
+        self.turns = self._session.turns
         verify = ca or True
         self.read = gitlab.Gitlab(
             self.url, session=self._session, retry_transient_errors=True, keep_base_url=True, ssl_verify=verify

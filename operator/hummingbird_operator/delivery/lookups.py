@@ -90,7 +90,8 @@ class Lookups(Reader):
         member = read(RawMember, answer)
         today = self._now().astimezone(UTC).date()
         ended = member.expires_at is not None and member.expires_at <= today
-        return NO_ACCESS if ended or member.state != "active" else member.access_level
+        active = member.state == member.membership_state == "active"
+        return member.access_level if active and not ended else NO_ACCESS
 
 
 def _current(raw: RawMergeRequest) -> RawPipeline | None:

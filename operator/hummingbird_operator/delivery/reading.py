@@ -8,13 +8,18 @@ from typing import Any
 from urllib.parse import quote
 
 from hummingbird_operator.delivery.answers import Person, read
+from hummingbird_operator.delivery.bounded import ANSWER_BYTES
 from hummingbird_operator.delivery.connection import READ_RETRIES, Connection, translated
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE, Token
 
 
 class Reader:
-    """One GitLab, seen by the bot. `now` is asked for the time when a membership's end is looked at."""
+    """One GitLab, seen by the bot.
+
+    `now` is asked for the time when a membership's end is looked at; `most` is the bytes of an answer, above which
+    TooLarge is raised.
+    """
 
     def __init__(
         self,
@@ -25,8 +30,9 @@ class Reader:
         timeout: tuple[float, float] = (10.0, 60.0),
         check: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        most: int = ANSWER_BYTES,
     ) -> None:
-        self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check)
+        self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check, most=most)
         self._now = now
         self._bot_id: int | None = None
 
@@ -55,10 +61,10 @@ class Reader:
         with translated(what):
             return self._connection.read.http_get(path, max_retries=READ_RETRIES)
 
-    def _list(self, path: str, what: str) -> Iterator[Mapping[str, Any]]:
+    def _list(self, path: str, what: str, *, page: int = 100) -> Iterator[Mapping[str, Any]]:
         """Follow next links to their end: a page may be short or empty without being the last."""
         with translated(what):
-            yield from self._connection.read.http_list(path, iterator=True, per_page=100, max_retries=READ_RETRIES)
+            yield from self._connection.read.http_list(path, iterator=True, per_page=page, max_retries=READ_RETRIES)
 
 
 def project_path(project: str) -> str:

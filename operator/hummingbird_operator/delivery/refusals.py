@@ -19,3 +19,7 @@ class TooLong(Invalid):
 
 class Refused(Unavailable):
     """A write that GitLab refused before it did anything (429, 401): surely nothing was written."""
+
+
+class TooLarge(Invalid):
+    """An answer is longer than we read: it would be the same at every try."""

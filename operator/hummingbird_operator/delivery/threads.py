@@ -11,6 +11,9 @@ from hummingbird_operator.delivery.connection import translated
 from hummingbird_operator.delivery.reading import Reader, discussion_path, merge_request_path
 from hummingbird_operator.errors import Invalid
 
+PAGE = 20
+"""Threads that are asked for at once: each may be long."""
+
 
 @dataclass(frozen=True)
 class ThreadNote:
@@ -42,20 +45,24 @@ class Threads(Reader):
     """Reads threads, and resolves them."""
 
     def thread(self, project: str, iid: int, discussion: str) -> Thread:
-        """One thread. Raises NotFound."""
-        answer = self._get(discussion_path(project, iid, discussion), f"a thread on {project}!{iid}")
-        return _thread(read(RawDiscussion, answer), self.bot_id())
+        """One thread, without its texts. Raises NotFound, and TooLarge: GitLab gives a thread only as a whole."""
+        bot = self.bot_id()
+        with self._connection.turns.scope():
+            answer = self._get(discussion_path(project, iid, discussion), f"a thread on {project}!{iid}")
+            return _thread(read(RawDiscussion, answer), bot)
 
     def bot_threads(self, project: str, iid: int) -> list[Thread]:
-        """The threads that the bot began, oldest first."""
-        threads = (_thread(raw, self.bot_id()) for raw in self.discussions(project, iid))
-        began = [thread for thread in threads if thread.notes and thread.notes[0].by_bot]
+        """The threads that the bot began, oldest first. Raises TooLarge."""
+        bot = self.bot_id()
+        with self._connection.turns.scope():
+            threads = (_thread(raw, bot) for raw in self.discussions(project, iid))
+            began = [thread for thread in threads if thread.notes and thread.notes[0].by_bot]
         return sorted((thread for thread in began if not thread.notes[0].system), key=lambda one: one.notes[0].id)
 
     def discussions(self, project: str, iid: int) -> Iterator[RawDiscussion]:
         """Every thread and plain note of a merge request, as GitLab lists them; only one page is held at a time."""
         path = f"{merge_request_path(project, iid)}/discussions"
-        for raw in self._list(path, f"{project}!{iid}"):
+        for raw in self._list(path, f"{project}!{iid}", page=PAGE):
             yield read(RawDiscussion, raw)
 
     def resolve(self, project: str, iid: int, discussion: str) -> None:

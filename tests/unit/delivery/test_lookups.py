@@ -112,6 +112,8 @@ def test_who_is_no_member_has_no_access(notes: Notes) -> None:
         ({}, 30),
         ({"state": "blocked"}, 0),
         ({"state": "awaiting"}, 0),
+        ({"membership_state": "awaiting"}, 0),
+        ({"membership_state": None}, 30),
         ({"state": "active", "expires_at": "2026-11-30"}, 0),
         ({"state": "active", "expires_at": "2026-12-01"}, 0),
         ({"state": "active", "expires_at": "2026-12-02"}, 30),

@@ -94,9 +94,9 @@ def test_threads_are_found_over_pages_that_are_short_or_empty(gitlab: GitLabStan
     for number in range(205):
         notes.create(*WHERE, f"{number}\n\n{Marker(run=str(number), key='k').render()}", internal=number % 2 == 0)
     assert len(notes.bot_threads(*WHERE)) == 205
-    following = f"{gitlab.url}/api/v4/projects/group%2Fapp/merge_requests/42/discussions?page=2&per_page=100"
+    following = f"{gitlab.url}/api/v4/projects/group%2Fapp/merge_requests/42/discussions?page=2&per_page=20"
     gitlab.fault("status", path="/discussions", status=200, body="[]", headers={"Link": f'<{following}>; rel="next"'})
-    assert len(notes.bot_threads(*WHERE)) == 105
+    assert len(notes.bot_threads(*WHERE)) == 185
 
 
 def test_a_thread_is_resolved_and_resolving_again_changes_nothing(gitlab: GitLabStandIn, notes: Notes) -> None:
