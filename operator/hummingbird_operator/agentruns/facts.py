@@ -100,6 +100,7 @@ def view(run: AgentRun, *, held: bool, carried: bool = False) -> RunView:
         started=held or run.status.start_time is not None or (run.status.note is not None and not answered),
         over=answered and saved,
         needs_slot=not notice and not (answered and saved),
+        note=(trigger and trigger.note_id) or 0,
         thread=thread_of(run.spec),
         ending=answered or run.spec.cancel or run.metadata.deleting,
         carried=carried and not answered,

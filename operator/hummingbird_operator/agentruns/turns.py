@@ -35,6 +35,8 @@ class RunView:
     """Some process began it: it goes on before anything new begins."""
     needs_slot: bool
     """It still has work for a thread; a run that only retries its delivery has not."""
+    note: int = 0
+    """Number of the comment that asked."""
     thread: str = ""
     """Replies of one thread are answered together; empty for a run that is answered by itself."""
     ending: bool = False
@@ -50,9 +52,9 @@ class RunView:
         return not self.started and not self.ending
 
     @property
-    def order(self) -> tuple[bool, bool, str, str]:
-        """Sorts runs as they get their turn."""
-        return (not self.started, self.automatic, self.created, self.uid)
+    def order(self) -> tuple[bool, bool, str, int, str]:
+        """Sorts runs as they get their turn; creation times have whole seconds, numbers of comments tell more."""
+        return (not self.started, self.automatic, self.created, self.note, self.uid)
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,19 @@ async def test_of_more_than_twenty_that_wait_the_oldest_are_dropped_and_say_so(w
     assert [len(world.run(name).status.merged) for name in completed] == [9, 9]
 
 
+async def test_replies_of_one_second_are_answered_in_the_order_of_their_comments(world: World) -> None:
+    session = await busy(world)
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 4)
+    for number, name in enumerate(("zoe", "mia", "ann"), 100):
+        world.order(name, session=session, message=f"words of {name}", trigger=_event(name, noteId=number))
+    world.model_goes_on()
+    for name in ("zoe", "mia", "ann"):
+        await ended(world, name)
+    words = [world.asked(4).index(f"words of {name}") for name in ("zoe", "mia", "ann")]
+    assert words == sorted(words)
+
+
 def test_replies_that_another_run_answers_do_not_count_as_waiting() -> None:
     waiting = [view(f"r{n}", session="s", reply=True, created=f"{n:03}") for n in range(30)]
     assert too_many(waiting) == {f"r{n}" for n in range(9)}
