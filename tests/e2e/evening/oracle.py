@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.e2e.evening.acts import Act, Happening, Mr, Pipe, Place, Said
@@ -49,6 +49,8 @@ class Expected:
     token: str = ""
     note: int = 0
     optional: bool = False
+    shut: bool = False
+    """Whether its merge request was closed, merged or a draft at its event or later: then it may find it so."""
 
     @property
     def place(self) -> Place:
@@ -66,8 +68,10 @@ def expected(happenings: Iterable[Happening]) -> dict[str, Expected]:
         act = happening.act
         if act is not None and act.mr is not None:
             latest[act.mr.place] = act.mr
+            if act.mr.shut:
+                runs |= {name: replace(run, shut=True) for name, run in runs.items() if run.place == act.mr.place}
         for run in _of(happening, latest, newest):
-            runs.setdefault(run.name, run)
+            runs.setdefault(run.name, replace(run, shut=latest[run.place].shut))
     return runs
 
 

@@ -204,8 +204,8 @@ class Verdict:
                 yield f"{count} answers by themselves of {workflow} on {place}"
         last = {
             (run.spec["workflow"], run.place)
-            for run in self.runs.values()
-            if run.automatic and run.sha == self.heads[run.place].sha
+            for one, run in self._both()
+            if run.automatic and run.sha == self.heads[run.place].sha and not one.shut
         }
         for workflow, place in last:
             mine = [each for each in self.runs.values() if (each.spec["workflow"], each.place) == (workflow, place)]
@@ -222,7 +222,8 @@ class Verdict:
             workflow, place = run.spec["workflow"], run.place
             if run.reason == "AlreadyReviewed" and not self._spoken(workflow, place, run.sha):
                 yield f"{run.name} ended AlreadyReviewed, but nothing stands about {run.sha}"
-            if run.reason == "Superseded" and run.sha == self.heads[place].sha:
+            shut = run.name in self.expected and self.expected[run.name].shut
+            if run.reason == "Superseded" and run.sha == self.heads[place].sha and not shut:
                 yield f"{run.name} ended Superseded, but {run.sha} is the last commit"
             sessions = {mark.get("id") for where, _, mark in self.bots if where == place and mark.get("wf") == workflow}
             if run.reason == "RunLimitReached" and len(sessions) < LIMITS[place[0]]:

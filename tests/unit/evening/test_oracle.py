@@ -117,3 +117,15 @@ def test_commands_and_replies_are_answered_and_only_a_developers_are_done() -> N
     assert written(HELP, project=SECRET) == ()
     assert written(HELP, "renovate-bot") == ()
     assert written(HELP, "ci-runner") == written(HELP)
+
+
+def test_a_run_whose_merge_request_is_shut_then_or_later_may_find_it_so() -> None:
+    def shut(*happenings: Happening) -> list[bool]:
+        return [run.shut for run in runs(*happenings)]
+
+    closed = changed(replace(MR, state="closed"), action="close")
+    again = changed(action="reopen", at="18:00:09")
+    assert shut(changed(), again) == [False, False]
+    assert shut(changed(), closed, again) == [True, False]
+    assert shut(ended(mr=replace(MR, draft=True)), again) == [True, False]
+    assert shut(changed(), changed(replace(MR, iid=2, state="closed"), action="close")) == [False]
