@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hummingbird_operator import leader, settings, wiring, workflows
+from hummingbird_operator import checking, leader, settings, wiring, workflows
 from hummingbird_operator.errors import HummingbirdError, Invalid
 from hummingbird_operator.ingest import serve, setup
 from hummingbird_operator.ingest.webhook import PATH
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None, *, around: wiring.Around = wiring.as
         prompts = workflows.load(loaded)
         match arguments.command:
             case "check":
-                return _check(loaded, prompts, without_secrets=arguments.without_secrets)
+                return _check(loaded, prompts, arguments)
             case "webhook-setup":
                 return _webhook_setup(loaded, arguments)
             case "operator":
@@ -85,18 +85,29 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _check(loaded: settings.Settings, prompts: workflows.Workflows, *, without_secrets: bool) -> int:
-    """Everything that can be known without a cluster; secrets that are not there are all named, not only the first."""
+def _check(loaded: settings.Settings, prompts: workflows.Workflows, arguments: argparse.Namespace) -> int:
+    """Everything that can be known without a cluster: all faults, not only the first. Secrets of `--for`, or of all."""
+    process: checking.Process | None = arguments.for_process
     wiring.served(loaded, prompts)
-    gone = wiring.missing(loaded)
-    for sentence in gone:
-        print(f"{'warning' if without_secrets else 'hummingbird'}: {sentence}", file=sys.stderr)
-    if gone and not without_secrets:
+    gone, doubts, faults = checking.missing(loaded, process), checking.warnings(loaded), checking.faults(loaded)
+    for sentence in [*doubts, *(gone if arguments.without_secrets else [])]:
+        print(f"warning: {sentence}", file=sys.stderr)
+    for sentence in faults if arguments.without_secrets else [*faults, *gone]:
+        print(f"hummingbird: {sentence}", file=sys.stderr)
+    if faults or (gone and not arguments.without_secrets) or (doubts and arguments.strict):
         return EXIT_INVALID
     if not gone:
-        wiring.check(loaded, prompts)
+        _check_process(loaded, prompts, process)
     print(f"{loaded.path}: ok, workflows: {', '.join(sorted(prompts.by_name))}")
     return 0
+
+
+def _check_process(loaded: settings.Settings, prompts: workflows.Workflows, process: checking.Process | None) -> None:
+    """What the process looks at when it starts. Without a name: the operator's, for nobody needs both ingestors."""
+    if process in (None, "operator"):
+        wiring.check(loaded, prompts)
+    else:
+        serve.check(loaded, process.removeprefix("ingest-"))
 
 
 def _webhook_setup(loaded: settings.Settings, arguments: argparse.Namespace) -> int:
@@ -153,6 +164,10 @@ def _parser() -> argparse.ArgumentParser:
     process.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     check = commands.add_parser("check", parents=[common], help="say whether the configuration is right, and end")
     check.add_argument("--without-secrets", action="store_true", help="only warn about secrets that are not there")
+    check.add_argument("--strict", action="store_true", help="exit status 2 for warnings, too; not for absent secrets")
+    check.add_argument(
+        "--for", dest="for_process", choices=checking.PROCESSES, help="only the secrets of this process (else of all)"
+    )
     commands.add_parser("operator", parents=[process], help="serve AgentRuns and SandboxPools")
     ingest = commands.add_parser("ingest", help="make AgentRuns of events")
     transports = ingest.add_subparsers(dest="transport", required=True, metavar="TRANSPORT")

@@ -10,9 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hummingbird_operator.problems import env_name, secret_path
+
+HOOK_PATH = "/webhooks/gitlab"
+"""Where `ingest webhook` takes events."""
 
 Positive = Annotated[int, Field(gt=0)]
 Money = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=4)]
@@ -20,6 +23,24 @@ EnvName = Annotated[str, BeforeValidator(env_name)]
 SecretFile = Annotated[Path, BeforeValidator(secret_path)]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/[^\s]*)?$")]
 BackendName = Literal["podman", "k8s", "k8spool", "kubevirt", "kubevirtpool"]
+
+
+def _no_api(url: str) -> str:
+    if "/api/v4" in url:
+        raise ValueError(f"is the address of the API; give that of GitLab itself: {url.partition('/api/v4')[0]}")
+    return url
+
+
+def _hook_path(url: str) -> str:
+    if not url.endswith(HOOK_PATH):
+        raise ValueError(f"must end with {HOOK_PATH}: nothing is taken at another path")
+    return url
+
+
+def _no_address(project: str) -> str:
+    if "://" in project or project.startswith(("/", "git@")) or project.endswith((".git", "/")):
+        raise ValueError("must be a path such as group/app, or a glob such as group/*, and no address")
+    return project
 
 
 class Section(BaseModel):
@@ -31,7 +52,7 @@ class Section(BaseModel):
 class GitLab(Section):
     """The forge and the one token that may write notes."""
 
-    url: HttpUrl
+    url: Annotated[HttpUrl, AfterValidator(_no_api)]
     """Base address of the GitLab instance."""
     token_env: EnvName | None = None
     """Environment variable with the bot's token (scope `api`, role Developer): it writes notes and goes to no tool."""
@@ -155,7 +176,7 @@ class Ingest(Section):
     """Events that one process handles at once."""
     visibility_seconds: Annotated[int, Field(ge=30, le=43_200)] = 120
     """How long a received message is hidden from others; renewed at a third of it for as long as it is held."""
-    webhook_url: HttpUrl | None = None
+    webhook_url: Annotated[HttpUrl, AfterValidator(_hook_path)] | None = None
     """Public address of `POST /webhooks/gitlab`: `webhook-setup` writes it, replay knows our hook by it."""
 
 
@@ -227,7 +248,7 @@ class Config(Section):
     """The sandbox of runs that name none."""
     ingest: Ingest = Ingest()
     """How events come in."""
-    projects: dict[str, Project] = {}
+    projects: dict[Annotated[str, AfterValidator(_no_address)], Project] = {}
     """Allow list: a target outside of it is refused."""
     workflows: dict[Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")], WorkflowEntry]
     """Workflows by name (a DNS label of at most 40 characters; `help` is taken)."""

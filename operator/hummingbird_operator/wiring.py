@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hummingbird_ai.calls import CallMetrics, generate_with_retry
@@ -85,7 +84,10 @@ def check(settings: Settings, workflows: Workflows) -> None:
     served(settings, workflows)
     if config.gitlab is not None:
         settings.secret("gitlab.token_env", env=config.gitlab.token_env, file=config.gitlab.token_file)
-    ConfiguredDoors(settings).model(config.models.default)
+    try:
+        ConfiguredDoors(settings).model(config.models.default)
+    except Invalid as error:
+        raise Invalid("models.default" if error.where == "model" else error.where, error.problem) from error
     open_store(config.sessions.store, s3_endpoint=config.sessions.s3_endpoint)
 
 
@@ -100,33 +102,6 @@ def served(settings: Settings, workflows: Workflows) -> None:
         if backend not in SUPPORTED:
             where = f"workflows.{name}.sandbox" if workflow.entry.sandbox else "sandbox.backend"
             raise Invalid(where, f"{backend} is not served by this version; use {' or '.join(SUPPORTED)}")
-
-
-def missing(settings: Settings) -> list[str]:
-    """A sentence for every secret that the configuration names and that is not there."""
-    config, found = settings.config, list[str]()
-    named: dict[str, tuple[str | None, Path | None]] = {}
-    if config.gitlab:
-        named |= {
-            "gitlab.token_env": (config.gitlab.token_env, config.gitlab.token_file),
-            "gitlab.hooks_token_env": (config.gitlab.hooks_token_env, config.gitlab.hooks_token_file),
-        }
-        named |= {f"gitlab.webhook_secret_env ({env})": (env, None) for env in config.gitlab.webhook_secret_env}
-        named |= {f"gitlab.webhook_secret_file ({file})": (None, file) for file in config.gitlab.webhook_secret_file}
-    named["models.google_api_key_env"] = (config.models.google_api_key_env, config.models.google_api_key_file)
-    for path, project in config.projects.items():
-        named |= {f"projects.{path}.tokens.{source}": (env, None) for source, env in project.tokens.items()}
-    for name, workflow in config.workflows.items():
-        tokens = {source: entry.token_env for source, entry in workflow.data_sources.items() if entry.token_env}
-        named |= {f"workflows.{name}.data_sources.{source}.token_env": (env, None) for source, env in tokens.items()}
-    for where, (env, file) in named.items():
-        if env is None and file is None:
-            continue
-        try:
-            settings.secret(where, env=env, file=file)
-        except Invalid as error:
-            found.append(str(error))
-    return found
 
 
 def secrets(settings: Settings) -> list[str]:

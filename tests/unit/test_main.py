@@ -10,6 +10,8 @@ import yaml
 from hummingbird_operator.__main__ import main
 from tests.standins.gitlab import GitLabStandIn
 
+GITLAB = {"url": "https://gitlab.example.com", "token_env": "BOT"}
+
 
 def write(folder: Path, **changes: object) -> str:
     (folder / "look.md").write_text("Look.")
@@ -36,8 +38,8 @@ def test_check_accepts_a_right_configuration_and_names_its_workflows(
     ("changes", "said"),
     [
         ({}, "models.google_api_key_env: the environment variable KEY is not set or empty"),
-        ({"gitlab": {"url": "https://gitlab.example.com", "token_env": "BOT"}}, "gitlab.token_env: the environment"),
-        ({"models": {"default": "gpt-9"}}, "model"),
+        ({"gitlab": GITLAB, "projects": {"group/app": {}}}, "gitlab.token_env: the environment"),
+        ({"models": {"default": "gpt-9"}}, "hummingbird: models.default: 'gpt-9' is not a model"),
         ({"workflows": {"help": {"prompt": "look.md"}}}, "workflows.help: the name is taken by the help command"),
     ],
 )
@@ -80,6 +82,36 @@ def test_check_refuses_what_this_version_does_not_serve(
 ) -> None:
     assert main(["check", "--config", write(tmp_path, **changes), "--without-secrets"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_warning_lets_a_check_pass_unless_it_is_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    look = {"prompt": "look.md", "action": "pipeline", "trigger_rules": [{"action": "deny", "fork": True}]}
+    check = ["check", "--config", write(tmp_path, workflows={"look": look}), "--without-secrets"]
+    assert main(check) == 0
+    assert "warning: workflows.look.trigger_rules: no rule allows anything" in capsys.readouterr().err
+    assert main([*check, "--strict"]) == 2
+    assert main(["check", "--config", write(tmp_path), "--without-secrets", "--strict"]) == 0, (
+        "absent secrets are asked"
+    )
+
+
+def test_a_check_for_one_process_needs_the_secrets_of_that_one_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gitlab = {"url": "https://gitlab.example.com", "token_env": "BOT", "webhook_secret_env": ["HOOK"]}
+    check = ["check", "--config", write(tmp_path, gitlab=gitlab, projects={"group/app": {}}), "--for"]
+    monkeypatch.setenv("BOT", "bot-token")
+    assert main([*check, "ingest-sqs"]) == 2
+    assert "ingest.queue_url: name the SQS queue" in capsys.readouterr().err
+    assert main([*check, "ingest-webhook"]) == 2
+    assert capsys.readouterr().err.count("hummingbird: ") == 1, "the secret of the webhook"
+    monkeypatch.setenv("HOOK", "whsec_%%%")
+    assert main([*check, "ingest-webhook"]) == 2
+    assert "is no signing token" in capsys.readouterr().err
+    monkeypatch.setenv("HOOK", "token")
+    assert main([*check, "ingest-webhook"]) == 0
+    assert main([*check, "operator"]) == 2
+    assert "KEY" in capsys.readouterr().err
 
 
 HOOK_URL = "https://hummingbird.example.com/webhooks/gitlab"

@@ -44,6 +44,12 @@ def test_the_smallest_file_gets_the_documented_defaults(tmp_path: Path) -> None:
             "projects: {group/app: {internal: true}}",
             "projects.group/app.internal: is not a field; did you mean internal_notes?",
         ),
+        (
+            "gitlab: {url: https://gitlab.example.com/api/v4, token_env: T}",
+            "give that of GitLab itself: https://gitlab.",
+        ),
+        ("ingest: {webhook_url: https://h.example.com/}", "ingest.webhook_url: must end with /webhooks/gitlab"),
+        ("projects: {https://gitlab.example.com/g/a: {}}", "projects.https://gitlab.example.com/g/a: must be a path"),
         ("nonsense: 1", "nonsense: is not a field; the fields here are gitlab, models"),
     ],
 )

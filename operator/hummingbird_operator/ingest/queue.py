@@ -78,6 +78,12 @@ class Traits:
     """A RedrivePolicy takes messages away that were received too often."""
 
 
+def region_of(url: str) -> str:
+    """The region that a queue's address names; empty where it names none."""
+    known = _REGION.match(urlsplit(url).hostname or "")
+    return known[1] if known else ""
+
+
 class Queue(Protocol):
     """A queue with leases. Every call raises Unavailable while it is away, Invalid where a person must act."""
 
@@ -114,12 +120,11 @@ class SqsQueue:
             parts = urlsplit(url)
         except ValueError as error:
             raise Invalid(WHERE, str(error)) from error
-        known = _REGION.match(parts.hostname or "")
         amazon = "amazonaws.com" in parts.netloc
         self._url = url
         self._fifo = parts.path.endswith(".fifo")
         self._endpoint = endpoint or (None if amazon else f"{parts.scheme}://{parts.netloc}")
-        self._region = region or (known[1] if known else "")
+        self._region = region or region_of(url)
         self._call_seconds = call_seconds
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sqs")
         self._lock = threading.Lock()
