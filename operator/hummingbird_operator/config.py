@@ -154,7 +154,7 @@ class Project(Section):
     """One entry of the allow list; the key is a path or a glob."""
 
     internal_notes: bool = Field(default=False, strict=True)
-    """Notes are internal (visible to members only)."""
+    """Notes are internal: seen by members from Reporter on. Nothing to do with GitLab's visibility `internal`."""
     max_runs_per_mr: Positive | None = None
     """In place of `limits.max_runs_per_mr`."""
     tokens: dict[Literal["gitlab"], EnvName] = {}
@@ -222,7 +222,7 @@ class WorkflowEntry(Section):
     projects: tuple[str, ...] = ("*",)
     """Globs of the projects that may use it; the allow list `projects` holds as well."""
     trigger_rules: tuple[TriggerRule, ...] | None = None
-    """Which events start it; absent: every merge request event, and failed pipelines."""
+    """Which events start it: [a list](#trigger_rules); absent: every merge request event, and failed pipelines."""
     data_sources: dict[Literal["gitlab", "konflux", "testing_farm"], DataSource] = {}
     """What its model may read: gitlab, konflux, testing_farm."""
     model: str | None = None
