@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hummingbird_operator.errors import Invalid
 
@@ -16,6 +17,8 @@ CONNECTIONS = 512
 """Open at once; above it uvicorn answers 503 by itself."""
 FINISH_SECONDS = 10
 """For requests in flight at the end: more than one takes."""
+HEADER_SECONDS = 10.0
+"""From a connection, or an answer on it, to the last header of the next request."""
 
 
 class _Server(uvicorn.Server):
@@ -25,8 +28,43 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _impatient(seconds: float) -> type[H11Protocol]:
+    """uvicorn's protocol, which alone would wait for headers for ever, and read on after an early refusal."""
+
+    class Impatient(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+            super().connection_made(transport)
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unset()
+            super().connection_lost(exc)
+
+        def on_response_complete(self) -> None:
+            self._wait()
+            super().on_response_complete()
+
+        def _wait(self) -> None:
+            self._unset()
+            self._late = self.loop.call_later(seconds, self._close)
+
+        def _unset(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+
+        def _close(self) -> None:
+            if self.cycle is None or self.cycle.response_complete:  # no request is in hand
+                self.transport.close()
+
+    return Impatient
+
+
 @contextlib.asynccontextmanager
-async def listening(app: Starlette, port: int, *, host: str = "") -> AsyncIterator[int]:
+async def listening(
+    app: Starlette, port: int, *, host: str = "", header_seconds: float = HEADER_SECONDS
+) -> AsyncIterator[int]:
     """Serve while the block lasts, then finish what is in flight. Gives the port; 0 takes a free one.
 
     Raises Invalid where the port cannot be had.
@@ -38,7 +76,7 @@ async def listening(app: Starlette, port: int, *, host: str = "") -> AsyncIterat
     server = _Server(
         uvicorn.Config(
             app,
-            http="h11",
+            http=_impatient(header_seconds),
             ws="none",
             lifespan="off",
             log_config=None,  # ours

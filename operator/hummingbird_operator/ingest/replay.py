@@ -23,10 +23,9 @@ from prometheus_client import CollectorRegistry, Counter
 
 from hummingbird_operator.errors import HummingbirdError, Unavailable
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.handle import NameTaken
+from hummingbird_operator.ingest.handle import Handles, NameTaken
 from hummingbird_operator.ingest.hooks import Delivery, Hook
 from hummingbird_operator.ingest.slim import slim
-from hummingbird_operator.ingest.webhook import Handles
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -109,6 +109,7 @@ async def serve_webhook(settings: Settings, workflows: Workflows, options: Optio
             refused=replay.wanted if replay else lambda: None,
             registry=process.registry,
         )
+        stack.push_async_callback(webhook.put_off.close)
         port = await stack.enter_async_context(listening(webhook.app(), options.port))
         if replay:
             await stack.enter_async_context(background(replay.run()))
@@ -116,6 +117,7 @@ async def serve_webhook(settings: Settings, workflows: Workflows, options: Optio
         process.state.problem = ""
         await _until(process.stop, process.look())
         process.state.problem = "stopping"
+        webhook.put_off.close_door()
         await asyncio.sleep(options.drain_seconds)
 
 

@@ -129,6 +129,7 @@ class Handling:
 
     def __init__(self) -> None:
         self.is_away = True
+        self.outage: Unavailable | None = Unavailable("the API server", "away")
         self.events: list[Event] = []
 
     async def handle(self, event: Event) -> Outcome:
@@ -138,7 +139,24 @@ class Handling:
         return Outcome(Reason.FIRED)
 
     async def away(self) -> Unavailable | None:
-        return Unavailable("the API server", "away") if self.is_away else None
+        return self.outage if self.is_away else None
+
+
+async def test_four_events_that_fail_by_themselves_do_not_disable_the_hook_for_everybody() -> None:
+    handler, registry = Handling(), CollectorRegistry()
+    handler.outage = None
+    with gitlab() as (standin, hooks):
+        webhook = Webhook(handler, lambda: (SIGNING,), registry=registry)
+        async with listening(webhook.app(), 0, host="127.0.0.1") as port:
+            url = f"http://127.0.0.1:{port}{PATH}"
+            await asyncio.to_thread(hooks.create, APP, url, {**WANTED, "signing_token": SIGNING})
+            for number in range(4):
+                await asyncio.to_thread(standin.people.comments, APP, 42, "alice", f"words {number}")
+            assert await asyncio.to_thread(standin.hooks_wait, 10)
+            assert (await asyncio.to_thread(hooks.hooks, APP))[0].disabled == ""
+            handler.is_away = False
+            await webhook.put_off.close()
+    assert len(handler.events) == 4
 
 
 async def test_what_an_outage_refused_is_handled_after_it_and_the_disabled_hook_is_enabled_again() -> None:

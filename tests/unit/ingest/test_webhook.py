@@ -29,7 +29,8 @@ from hummingbird_operator.ingest.handle import Handler, NameTaken
 from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.metrics import IngestMetrics
 from hummingbird_operator.ingest.reasons import Outcome, Reason
-from hummingbird_operator.ingest.webhook import _WORDS, PATH, Room, Webhook
+from hummingbird_operator.ingest.room import Full, Room
+from hummingbird_operator.ingest.webhook import _WORDS, PATH, Webhook
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.unit.ingest.test_signatures import BODY, OTHER_KEY, SIGNING, headers
@@ -88,14 +89,14 @@ class Door:
 
     url: str
     session: aiohttp.ClientSession
-    registry: CollectorRegistry
+    webhook: Webhook
 
     async def post(self, body: Any = BODY, sent: dict[str, str] = GOOD) -> tuple[int, dict[str, Any], Any]:
         async with self.session.post(self.url + PATH, data=body, headers=sent) as answer:
             return answer.status, await answer.json(), answer.headers
 
     def answers(self, status: int) -> float:
-        return self.registry.get_sample_value("hummingbird_ingest_answers_total", {"status": str(status)}) or 0
+        return self.webhook.registry.get_sample_value("hummingbird_ingest_answers_total", {"status": str(status)}) or 0
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +104,7 @@ async def door(handler: Any, **kwargs: Any) -> AsyncIterator[Door]:
     kwargs.setdefault("secrets", lambda: (TOKEN, SIGNING))
     webhook = Webhook(handler, registry=CollectorRegistry(), **kwargs)
     async with listening(webhook.app(), 0, host="127.0.0.1") as port, aiohttp.ClientSession() as session:
-        yield Door(f"http://127.0.0.1:{port}", session, webhook.registry)
+        yield Door(f"http://127.0.0.1:{port}", session, webhook)
 
 
 async def test_what_fired_and_what_was_filtered_are_both_200_with_reason_and_runs() -> None:
@@ -268,6 +269,107 @@ async def test_a_queue_that_is_away_as_well_gives_503() -> None:
     async with door(handler, queue=handler, refused=handler.lost) as gitlab:
         assert (await gitlab.post())[0] == 503
     assert handler.refused == 1
+
+
+async def test_an_event_that_fails_by_itself_is_accepted_and_tried_again_for_a_503_would_count_against_the_hook() -> (
+    None
+):
+    handler = Scripted(raises(Unavailable("GitLab", "it answered 500")), outage=None)
+    async with door(handler, refused=handler.lost) as gitlab:
+        gitlab.webhook.put_off.pauses = (0,)
+        status, said, _ = await gitlab.post()
+        assert (status, said["reason"]) == (202, "put_off")
+        await gitlab.webhook.put_off.idle()
+        assert len(handler.events) == 2
+    assert handler.refused == 0
+
+
+async def test_one_that_takes_too_long_by_itself_is_put_off_as_well() -> None:
+    handler = Scripted(hangs=asyncio.Event(), outage=None)
+    async with door(handler, budget_seconds=0.05) as gitlab:
+        status, said, _ = await gitlab.post()
+        assert (status, said["reason"]) == (202, "put_off")
+        assert "not done within" in said["detail"]
+
+
+async def test_the_queue_is_preferred_to_the_memory_of_the_process() -> None:
+    handler = Scripted(raises(Unavailable("GitLab", "it answered 500")), outage=None)
+    async with door(handler, queue=handler) as gitlab:
+        assert (await gitlab.post())[1]["reason"] == "queued"
+        handler.queue_error = Unavailable("SQS", "away")
+        assert (await gitlab.post())[1]["reason"] == "put_off"
+
+
+async def test_where_nothing_more_can_be_put_off_it_is_503() -> None:
+    handler = Scripted(raises(Unavailable("GitLab", "it answered 500")), outage=None)
+    async with door(handler, refused=handler.lost) as gitlab:
+        gitlab.webhook.put_off.close_door()
+        assert (await gitlab.post())[0] == 503
+    assert handler.refused == 1
+
+
+UNVOUCHED = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\n"
+
+
+def test_large_bodies_leave_room_for_small_ones() -> None:
+    """Two connections of a stranger held all of it, for their signatures are checked when the bodies are whole."""
+    room = Room(held_bytes=1500, large_bytes=1000, large=400)
+    with room.place() as first, room.place() as second, room.place() as third:
+        assert [first(400), first(100), second(500)] == [False, True, True]
+        with pytest.raises(Full):
+            third(401)
+        assert not third(400)
+        with room.place() as fourth, pytest.raises(Full):
+            fourth(101)
+    with room.place() as again:
+        assert again(1000)
+        with pytest.raises(Full):
+            again(1)
+
+
+async def test_a_large_body_that_nobody_vouched_for_must_come_soon() -> None:
+    async with door(Scripted(), room=Room(large=10), unverified_seconds=0.05, budget_seconds=60) as gitlab:
+        line, _ = await raw(gitlab.url, f"{UNVOUCHED}Content-Length: 99\r\n\r\n".encode(), lambda: iter([b"x" * 50]))
+    assert b"503" in line
+
+
+async def test_half_requests_of_strangers_order_one_replay_and_not_one_each() -> None:
+    handler = Scripted()
+    async with door(handler, refused=handler.lost, budget_seconds=0.05) as gitlab:
+        for _ in range(3):
+            request = f"{UNVOUCHED}Content-Length: 5\r\n\r\n".encode()
+            assert b"503" in (await raw(gitlab.url, request, lambda: iter([b"{"])))[0]
+        assert handler.refused == 1
+        await raw(gitlab.url, head("Content-Length: 10"), lambda: iter(()))
+    assert handler.refused == 2, "one that carries a token of ours counts each time"
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /", UNVOUCHED.encode()]
+)
+async def test_a_connection_without_whole_headers_is_closed(sent: bytes) -> None:
+    async with listening(Webhook(Scripted(), lambda: ()).app(), 0, host="127.0.0.1", header_seconds=0.05) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        async with asyncio.timeout(4):  # uvicorn itself closes after 5 s what said something before
+            await reader.read()
+        writer.close()
+
+
+async def test_a_request_in_hand_is_not_cut_off_by_the_time_for_headers() -> None:
+    handler = Scripted(hangs=asyncio.Event())
+    webhook = Webhook(handler, lambda: (TOKEN,))
+    app, began = webhook.app(), handler.began
+    async with listening(app, 0, host="127.0.0.1", header_seconds=0.05) as port, aiohttp.ClientSession() as session:
+        sending = asyncio.create_task(session.post(f"http://127.0.0.1:{port}{PATH}", data=BODY, headers=GOOD))
+        await began.wait()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await reader.read()  # a younger connection that says nothing is closed
+        writer.close()
+        assert handler.hangs is not None
+        handler.hangs.set()
+        async with await sending as answer:
+            assert answer.status == 200
 
 
 async def test_a_handler_that_takes_too_long_is_ended_and_the_event_put_off_while_gitlab_still_waits() -> None:
