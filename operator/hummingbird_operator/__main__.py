@@ -126,7 +126,7 @@ def _webhook_setup(loaded: settings.Settings, arguments: argparse.Namespace) -> 
 def _hook_secret(loaded: settings.Settings, *, check: bool) -> str:
     """The first one: while a secret is rotated, that is the new one. A check does without, and compares less."""
     try:
-        return loaded.webhook_secrets()[0]
+        return loaded.new_webhook_secret()
     except Invalid:
         if check:
             return ""

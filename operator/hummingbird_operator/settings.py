@@ -6,7 +6,10 @@ rotated Secret needs no restart. The sections and their keys are in `config.py`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import logging
+import math
+import time
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,10 @@ from pydantic import ValidationError
 from hummingbird_operator.config import Config
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.problems import invalid, not_yaml
+
+logger = logging.getLogger(__name__)
+
+WARN_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Settings:
     environ: Mapping[str, str] = field(repr=False, default_factory=dict)
     known: set[str] = field(repr=False, compare=False, default_factory=set)
     """Every secret that was read from a file so far: what is to be redacted is known without a look at the disk."""
+    warned: dict[str, float] = field(repr=False, compare=False, default_factory=dict)
+    """When it was last said that a secret cannot be read, by monotonic seconds."""
 
     def secret(self, where: str, *, env: str | None, file: Path | None = None) -> str:
         """The value of a secret, read now. Raises Invalid with what to set when it is missing or empty."""
@@ -37,6 +46,8 @@ class Settings:
                 value = file.read_text().strip()
             except OSError as error:
                 raise Invalid(where, f"cannot read {file}: {error.strerror}") from error
+            except UnicodeDecodeError:
+                raise Invalid(where, f"{file} is not UTF-8 text; it must hold the secret") from None
             if not value:
                 raise Invalid(where, f"{file} is empty; it must hold the secret")
             self.known.add(value)
@@ -47,15 +58,42 @@ class Settings:
         return value
 
     def webhook_secrets(self) -> tuple[str, ...]:
-        """The secrets that a webhook may carry, read now. Raises Invalid with what is missing."""
+        """Those secrets that a webhook may carry which can be read now. Raises Invalid where none can.
+
+        One that is missing keeps nobody out who knows another; it is warned of once a minute.
+        """
+        found, faults = list[str](), list[Invalid]()
+        for where, env, file in self._webhook_secrets():
+            try:
+                found.append(self.secret(where, env=env, file=file))
+            except Invalid as error:
+                faults.append(error)
+        if not found:
+            raise faults[0]
+        for fault in faults:
+            self._warn(str(fault))
+        return tuple(found)
+
+    def new_webhook_secret(self) -> str:
+        """The one that is named first: while a secret is rotated, the new one. Raises Invalid."""
+        where, env, file = next(self._webhook_secrets())
+        return self.secret(where, env=env, file=file)
+
+    def _webhook_secrets(self) -> Iterator[tuple[str, str | None, Path | None]]:
+        """Key, variable and file of each."""
         gitlab = self.config.gitlab
         if gitlab is None or not (gitlab.webhook_secret_env or gitlab.webhook_secret_file):
             raise Invalid("gitlab.webhook_secret_env", "name at least one secret: nobody may post events without one")
-        where = "gitlab.webhook_secret_{}".format
-        return (
-            *(self.secret(where("env"), env=env) for env in gitlab.webhook_secret_env),
-            *(self.secret(where("file"), env=None, file=file) for file in gitlab.webhook_secret_file),
-        )
+        for env in gitlab.webhook_secret_env:
+            yield "gitlab.webhook_secret_env", env, None
+        for file in gitlab.webhook_secret_file:
+            yield "gitlab.webhook_secret_file", None, file
+
+    def _warn(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self.warned.get(text, -math.inf) >= WARN_AGAIN_SECONDS:
+            self.warned[text] = now
+            logger.warning("a webhook's secret is not to be had, the others count: %s", text)
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -9,7 +9,7 @@ import pytest
 
 from hummingbird_operator.config import Project
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.settings import load
+from hummingbird_operator.settings import Settings, load
 
 MINIMAL = """
 models: {default: gemini-3.8-flash}
@@ -164,3 +164,34 @@ def test_a_project_is_found_by_its_path_before_any_glob(tmp_path: Path) -> None:
     assert config.project("group/app") == Project()
     assert config.project("group/other") == Project(internal_notes=True)
     assert config.project("elsewhere/app") is None
+
+
+def rotating(tmp_path: Path) -> tuple[Settings, Path, Path]:
+    new, old = tmp_path / "new", tmp_path / "old"
+    new.write_text("new-secret")
+    old.write_text("old-secret")
+    text = f"gitlab: {{url: https://gitlab.example.com, token_env: BOT, webhook_secret_file: [{new}, {old}]}}\n"
+    return load(write(tmp_path, MINIMAL + text), {}), new, old
+
+
+def test_one_webhook_secret_that_cannot_be_read_keeps_nobody_out_who_knows_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, new, old = rotating(tmp_path)
+    assert settings.webhook_secrets() == ("new-secret", "old-secret")
+    for break_it in (old.unlink, lambda: old.write_bytes(b"\xff\xfe"), lambda: old.write_text("")):
+        break_it()
+        assert settings.webhook_secrets() == settings.webhook_secrets() == ("new-secret",)
+        assert settings.new_webhook_secret() == "new-secret"
+    assert [caplog.text.count(words) for words in ("cannot read", "is not UTF-8", "is empty")] == [1, 1, 1]
+    new.unlink()
+    with pytest.raises(Invalid, match=r"gitlab\.webhook_secret_file: cannot read .*/new"):
+        settings.webhook_secrets()
+
+
+def test_a_hook_is_never_given_the_old_secret_because_the_new_one_is_missing(tmp_path: Path) -> None:
+    settings, new, _ = rotating(tmp_path)
+    new.unlink()
+    assert settings.webhook_secrets() == ("old-secret",)
+    with pytest.raises(Invalid, match="cannot read"):
+        settings.new_webhook_secret()

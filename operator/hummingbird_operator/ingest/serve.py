@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,8 +90,18 @@ def check(settings: Settings, transport: str) -> None:
     _checked(settings)
     if transport == "sqs" and settings.config.ingest.queue_url is None:
         raise Invalid("ingest.queue_url", "name the SQS queue that events come from")
-    if transport == "webhook" and not all(signatures.usable(secret) for secret in settings.webhook_secrets()):
-        raise Invalid("gitlab.webhook_secret_env", "a signing token (whsec_…) must be base64 behind its prefix")
+    if transport == "webhook":
+        _check_secrets(settings.webhook_secrets())
+
+
+def _check_secrets(secrets: Sequence[str]) -> None:
+    """Raise Invalid where none of them can check anything. One that can is enough to start with."""
+    where, problem = "gitlab.webhook_secret_env", "a signing token (whsec_…) must be base64 behind its prefix"
+    useless = [secret for secret in secrets if not signatures.usable(secret)]
+    if len(useless) == len(secrets):
+        raise Invalid(where, problem)
+    if useless:
+        logger.error("%s: %s; %d of %d secrets can check nothing", where, problem, len(useless), len(secrets))
 
 
 async def serve_webhook(settings: Settings, workflows: Workflows, options: Options) -> None:

@@ -211,6 +211,21 @@ async def test_a_webhook_process_does_not_start_without_what_it_needs(
     assert str(error.value).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("environ", "said"), [({"NEW": ""}, "variable NEW is not set"), ({"NEW": "whsec_!"}, "1 of 2 secrets can check")]
+)
+async def test_a_webhook_is_served_with_the_secret_that_is_there(
+    place: Place, environ: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gitlab = {"url": place.gitlab.url, "token_env": "BOT", "webhook_secret_env": ["NEW", "SECRET"]}
+    place.changes, place.environ = {"gitlab": gitlab}, {**ENVIRON, **environ}
+    place.hook()
+    async with place.webhook():
+        await place.says("/hummingbird look")
+        assert len(await place.runs()) == 1
+    assert said in caplog.text
+
+
 async def test_no_webhook_is_served_without_any_secret(place: Place) -> None:
     place.changes = {"gitlab": {"url": place.gitlab.url, "token_env": "BOT"}}
     with pytest.raises(Invalid, match=r"gitlab\.webhook_secret_env"):
