@@ -18,6 +18,7 @@ from hummingbird_operator import checking, leader, settings, wiring, workflows
 from hummingbird_operator.errors import HummingbirdError, Invalid
 from hummingbird_operator.ingest import serve, setup
 from hummingbird_operator.ingest.webhook import PATH
+from hummingbird_operator.problems import masked
 from hummingbird_operator.telemetry import configure_logging
 
 EXIT_DIFFERENT = 1
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None, *, around: wiring.Around = wiring.as
         _prepare(loaded, arguments.log_level)
         asyncio.run(_process(loaded, prompts, arguments, around))
     except HummingbirdError as error:
-        print(f"hummingbird: {error}", file=sys.stderr)
+        print(f"hummingbird: {masked(str(error))}", file=sys.stderr)
         return EXIT_INVALID
     return 0
 
@@ -91,9 +92,9 @@ def _check(loaded: settings.Settings, prompts: workflows.Workflows, arguments: a
     wiring.served(loaded, prompts)
     gone, doubts, faults = checking.missing(loaded, process), checking.warnings(loaded), checking.faults(loaded)
     for sentence in [*doubts, *(gone if arguments.without_secrets else [])]:
-        print(f"warning: {sentence}", file=sys.stderr)
+        print(f"warning: {masked(sentence)}", file=sys.stderr)
     for sentence in faults if arguments.without_secrets else [*faults, *gone]:
-        print(f"hummingbird: {sentence}", file=sys.stderr)
+        print(f"hummingbird: {masked(sentence)}", file=sys.stderr)
     if faults or (gone and not arguments.without_secrets) or (doubts and arguments.strict):
         return EXIT_INVALID
     if not gone:
@@ -110,10 +111,14 @@ def _check_process(loaded: settings.Settings, prompts: workflows.Workflows, proc
         serve.check(loaded, process.removeprefix("ingest-"))
 
 
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
+
+
 def _webhook_setup(loaded: settings.Settings, arguments: argparse.Namespace) -> int:
     """A line for each project; 1 where a hook is not as it must be, then or now."""
-    url = setup.hook_url(loaded, arguments.url)
-    projects = setup.chosen(loaded, arguments.project, lambda text: print(f"warning: {text}", file=sys.stderr))
+    url = setup.hook_url(loaded, arguments.url, _warn)
+    projects = setup.chosen(loaded, arguments.project, _warn)
     secret = _hook_secret(loaded, check=arguments.check)
     with contextlib.closing(serve.hooks_of(loaded)) as hooks:
         right = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from hummingbird_operator.errors import HummingbirdError, Invalid
 from hummingbird_operator.ingest.hooks import WANTED, Hook
@@ -100,9 +101,11 @@ class Setup:
         return {"signing_token" if self.secret.startswith(SIGNING_PREFIX) else "token": self.secret}
 
     def _without_secret(self, hook: Hook) -> list[str]:
-        """Only where GitLab says that none is set."""
+        """A GitLab that says nothing of signing tokens knows none: it dropped ours, and will sign nothing."""
         if self.secret.startswith(SIGNING_PREFIX):
-            return ["has no signing token"] if hook.signing_token_present is False else []
+            if hook.signing_token_present is None:
+                return ["GitLab does not say that it has a signing token: an older one ignores it; use a plain secret"]
+            return [] if hook.signing_token_present else ["has no signing token"]
         return ["has no secret token"] if self.secret and hook.token_present is False else []
 
 
@@ -119,11 +122,22 @@ def differences(hook: Hook) -> dict[str, str]:
     return found
 
 
-def hook_url(settings: Settings, given: str | None) -> str:
-    """Where hooks shall send to. Raises Invalid."""
-    url = given or settings.config.ingest.webhook_url
+def hook_url(settings: Settings, given: str | None, say: Callable[[str], None]) -> str:
+    """Where hooks shall send to; `say` is told of one that is not safe. Raises Invalid for what is no such address."""
+    where, url = "--url" if given else "ingest.webhook_url", given or settings.config.ingest.webhook_url
     if not url:
-        raise Invalid("ingest.webhook_url", "set the public address of POST /webhooks/gitlab, or give --url")
+        raise Invalid(where, "set the public address of POST /webhooks/gitlab, or give --url")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise Invalid(where, f"is no address: {error}") from error
+    if parts.scheme not in ("https", "http") or not host:
+        raise Invalid(where, "must begin with https:// and a host")
+    if parts.username is not None or parts.password is not None:
+        raise Invalid(where, "must hold no name and no password: everybody who may see the hook would see them")
+    if parts.scheme == "http":
+        say(f"{where}: WITHOUT TLS anybody between GitLab and the ingestor reads every comment, and a plain secret")
     return url
 
 

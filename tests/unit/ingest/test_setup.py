@@ -74,8 +74,12 @@ def test_what_differs_is_named_and_only_that_is_mended() -> None:
         assert "pipeline_events" not in sent
 
 
-def test_a_signing_token_that_an_older_gitlab_ignores_is_said() -> None:
-    old = Hook(id=1, url=NOWHERE, signing_token_present=False)
+@pytest.mark.parametrize(
+    ("present", "said"), [(False, "has no signing token"), (None, "GitLab does not say that it has a signing token")]
+)
+@pytest.mark.parametrize("check", [False, True])
+def test_a_signing_token_that_an_older_gitlab_ignores_is_said(present: bool | None, said: str, check: bool) -> None:
+    old = Hook(id=1, url=NOWHERE, signing_token_present=present)
 
     class Old:
         def hooks(self, project: str) -> list[Hook]:
@@ -90,9 +94,10 @@ def test_a_signing_token_that_an_older_gitlab_ignores_is_said() -> None:
         def enable(self, project: str, hook: Hook) -> None:
             raise AssertionError("it is not disabled")
 
-    line = Setup(Old(), NOWHERE, SIGNING, check=False).one(APP)
+    line = Setup(Old(), NOWHERE, SIGNING, check).one(APP)
     assert not line.right
-    assert line.text.endswith("has no signing token")
+    assert said in line.text
+    assert "is right" not in line.text
 
 
 def test_two_hooks_of_one_address_are_named_since_each_event_comes_twice() -> None:
@@ -144,7 +149,30 @@ def test_without_projects_all_named_ones_are_meant_and_globs_are_said() -> None:
 
 
 def test_the_address_is_the_one_given_or_the_configured_one() -> None:
-    assert hook_url(settings(webhook_url=NOWHERE), None) == NOWHERE
-    assert hook_url(settings(webhook_url=NOWHERE), "https://x.example.com/w") == "https://x.example.com/w"
+    said: list[str] = []
+    given = "https://x.example.com/w"
+    assert hook_url(settings(webhook_url=NOWHERE), given, said.append) == given
+    assert said == []
+    assert hook_url(settings(webhook_url=NOWHERE), None, said.append) == NOWHERE
+    assert "ingest.webhook_url: WITHOUT TLS" in said[0]
     with pytest.raises(Invalid, match=r"ingest\.webhook_url: set the public address"):
-        hook_url(settings(), None)
+        hook_url(settings(), None, said.append)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://x.example.com/w", "must begin with https://"),
+        ("x", "must begin with https://"),
+        ("https:///w", "must begin with https:// and a host"),
+        ("https://:443/w", "must begin with https:// and a host"),
+        ("https://bot@x.example.com/w", "no name and no password"),
+        ("https://u:pw@x.example.com/w", "no name and no password"),
+        ("https://[x/w", "is no address"),
+        ("https://x.example.com:99999/w", "is no address"),
+    ],
+)
+def test_no_hook_is_made_for_what_is_no_public_address(url: str, said: str) -> None:
+    with pytest.raises(Invalid, match=f"--url: .*{said}") as error:
+        hook_url(settings(), url, lambda text: None)
+    assert "pw" not in str(error.value)
