@@ -20,15 +20,21 @@ _HIDDEN = "(value not shown)"
 _NAME_OF = f"the NAME of an environment variable, not the secret itself {_HIDDEN}"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN_SECRET = re.compile(
-    r"gl[a-z]{1,8}-[\w-]{8}|whsec_|AIza|gh[opusr]_|github_pat_|sk-|A[KS]IA[A-Z0-9]{16}|ya29\.|xox[a-z]-|eyJ[\w-]{8}|-----BEGIN"
+    r"(?<![\w/.-])(gl(pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|soat|oas|ffct)-|whsec_|AIza|gh[opusr]_|github_pat_|sk-(?=[\w-]{12})"
+    r"|A[KS]IA(?=[A-Z0-9]{16})|ya29\.|xox[a-z]-|eyJ(?=[\w-]{12})|-----BEGIN)[\w+/=.-]*"
 )
 _COMMIT = re.compile(r"[0-9a-f]+")
-_RANDOM = re.compile(r"(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9]{20,}")
+_RANDOM = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9].*[0-9])[A-Za-z0-9]{20,}|(?=.*[0-9])[0-9a-f]{32,}")
 
 
 def looks_secret(text: str) -> bool:
     """Whether a text has the form of a token or key: such a one is never written, not even as a wrong value."""
     return _KNOWN_SECRET.search(text) is not None or _RANDOM.fullmatch(text) is not None
+
+
+def masked(text: str) -> str:
+    """A sentence without the tokens and keys of known form that stand in it."""
+    return _KNOWN_SECRET.sub(_HIDDEN, text)
 
 
 def env_name(value: object) -> str:

@@ -84,6 +84,14 @@ def test_check_refuses_what_this_version_does_not_serve(
     assert said in capsys.readouterr().err
 
 
+def test_a_key_that_was_pasted_in_place_of_another_value_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, models={"default": "AIzaZz9Zz9Zz9Zz9"})
+    assert main(["check", "--config", path]) == 2
+    assert capsys.readouterr().err.startswith("hummingbird: models.default: '(value not shown)' is not a model")
+
+
 def test_a_warning_lets_a_check_pass_unless_it_is_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     look = {"prompt": "look.md", "action": "pipeline", "trigger_rules": [{"action": "deny", "fork": True}]}
     check = ["check", "--config", write(tmp_path, workflows={"look": look}), "--without-secrets"]

@@ -65,7 +65,9 @@ NOT_A_NAME = "must be the NAME of an environment variable, not the secret itself
 GITLAB = "gitlab: {url: https://gitlab.example.com, "
 
 
-@pytest.mark.parametrize("pasted", ["glpat-Zz9Zz9Zz9Zz9", "whsec_Zz9Zz9", "AIzaZz9Zz9", "ghp_Zz9", "sk-Zz9", "Zz9" * 8])
+@pytest.mark.parametrize(
+    "pasted", ["glpat-Zz9Zz9Zz9Zz9", "whsec_Zz9Zz9", "AIzaZz9Zz9", "ghp_Zz9", "sk-Zz9Zz9Zz9Zz9", "Zz9" * 8]
+)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -90,6 +92,17 @@ def test_a_secret_pasted_in_place_of_a_name_is_refused_and_never_shown(
         load(write(tmp_path, MINIMAL + text.replace("PASTED", pasted)), {})
     assert said in str(caught.value)
     assert pasted not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "gitlab",
+    [
+        "token_env: GITLAB_TOKEN_2, hooks_token_file: /run/secrets/task-runner/whsec_current",
+        "token_env: analyzefailuresrhel9token, allowed_bots: [risk-analysis-assistant, glue-something]",
+    ],
+)
+def test_a_name_that_only_resembles_a_secret_is_taken(tmp_path: Path, gitlab: str) -> None:
+    load(write(tmp_path, MINIMAL + GITLAB + gitlab + "}"), {})
 
 
 @pytest.mark.parametrize(
