@@ -59,8 +59,9 @@ test-e2e: setup cluster-up ## Tests on a real API server, a real node, real pods
 	$(PYTHON) -m pytest tests/e2e -q -m "not alone" -n 3 --dist loadfile
 	$(PYTHON) -m pytest tests/e2e -q -m alone
 
-endurance: setup cluster-up ## The long ones: 100 kills over 30 runs, each service away for a minute in two ways
-	$(PYTHON) -m pytest tests/e2e/test_chaos.py tests/e2e/test_outages.py -q -s --kills=100 --outage-seconds=60
+endurance: setup cluster-up ## The long ones: 100 kills over 30 runs, each service away for a minute, an evening of 500 events
+	$(PYTHON) -m pytest tests/e2e/test_chaos.py tests/e2e/test_outages.py tests/e2e/test_ingest_outage.py -q -s --kills=100 --outage-seconds=60
+	$(PYTHON) -m pytest tests/e2e/test_evening.py -q -s --evening-events=500 --evening-kills=12
 
 lint: $(VENV)/.ready ## Style, types, import contracts, generated files
 	$(VENV)/bin/ruff check .

@@ -146,6 +146,8 @@ class Accepting:
         target = run.spec.target.gitlab if run.spec.target else None
         if self._notebook is None or target is None or trigger is None or trigger.note_id is None:
             return
+        if run.spec.notice is Notice.QUEUE_FULL:  # the comment has a run of its own, which reacts
+            return
         reason, _ = objects.outcome(run)
         well = reason in set(c.Success) and run.spec.notice in (None, Notice.HELP)
         try:

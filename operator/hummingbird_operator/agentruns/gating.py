@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SHUT = ("closed", "merged", "locked")
-HEAD_LOOKS = 6
+HEAD_SECONDS = 10.0
 LOOK_SECONDS = 2.0
 """Between two looks whether a later run came; GitLab is asked only when one has."""
 SETTLED_SECONDS = 15.0
@@ -68,21 +68,21 @@ class Gating:
         scan = Scan(run, [each.marker for each in marked], "", order.most_runs, self._others.alive)
         if trigger.automatic:
             head = await self._head(run, target, control)
-            shut = "a draft" if head.draft else head.state if head.state in SHUT else ""
+            drafted = head.draft and trigger.event == "merge_request"  # a draft's pipeline is explained all the same
+            shut = head.state if head.state in SHUT else "a draft" if drafted else ""
             scan = replace(scan, head_sha=head.sha, shut=shut)
         verdict = gate(scan)
         return verdict if verdict is not None else _left_behind(run, marked, internal=order.internal)
 
     async def _head(self, run: AgentRun, target: GitLabTarget, control: Control) -> Head:
-        """The merge request's head, read again for ten seconds while it is not the run's commit."""
+        """The merge request's head, read again while it is not the commit of a run that is younger than ten seconds."""
         assert self._notebook is not None  # noqa: S101 - looked at by its caller
-        for number in range(HEAD_LOOKS):
-            if number:
-                await asyncio.sleep(HEAD_PAUSE_SECONDS)
+        while True:
             head = await self._notebook.head(target)
-            if head.sha == objects.commit(run) or control.cancelled or control.leaving:
+            old = self._others.age(run.metadata.uid) >= HEAD_SECONDS
+            if old or head.sha == objects.commit(run) or control.cancelled or control.leaving:
                 return head
-        return head
+            await asyncio.sleep(HEAD_PAUSE_SECONDS)
 
     async def compare(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Look whether the merge request's head is the run's commit still: events may come in any order."""

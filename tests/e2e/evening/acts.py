@@ -36,11 +36,6 @@ class Mr:
         return self.state == "opened"
 
     @property
-    def shut(self) -> bool:
-        """Nothing starts by itself on it."""
-        return self.draft or not self.open
-
-    @property
     def place(self) -> Place:
         return self.project, self.iid
 

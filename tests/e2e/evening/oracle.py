@@ -50,7 +50,7 @@ class Expected:
     note: int = 0
     optional: bool = False
     shut: bool = False
-    """Whether its merge request was closed, merged or a draft at its event or later: then it may find it so."""
+    """Whether its merge request was closed, merged or (of a review) a draft at its event or later: it may find it so."""
 
     @property
     def place(self) -> Place:
@@ -68,11 +68,15 @@ def expected(happenings: Iterable[Happening]) -> dict[str, Expected]:
         act = happening.act
         if act is not None and act.mr is not None:
             latest[act.mr.place] = act.mr
-            if act.mr.shut:
-                runs |= {name: replace(run, shut=True) for name, run in runs.items() if run.place == act.mr.place}
+            runs = {name: replace(run, shut=run.shut or _shut_for(run, act.mr)) for name, run in runs.items()}
         for run in _of(happening, latest, newest):
-            runs.setdefault(run.name, replace(run, shut=latest[run.place].shut))
+            runs.setdefault(run.name, replace(run, shut=_shut_for(run, latest[run.place])))
     return runs
+
+
+def _shut_for(run: Expected, mr: Mr) -> bool:
+    """A draft is not reviewed by itself; its failed pipeline is explained all the same."""
+    return run.place == mr.place and (not mr.open or (mr.draft and run.workflow == REVIEW))
 
 
 def newest_pipelines(story: Iterable[Happening]) -> dict[Place, int]:

@@ -213,6 +213,17 @@ async def test_an_event_of_a_merge_request_that_was_merged_since_starts_nothing(
     assert world.notes == []
 
 
+@pytest.mark.parametrize(("event", "skipped"), [("merge_request", True), ("pipeline", False)])
+async def test_a_draft_is_not_reviewed_but_its_pipeline_is_explained(
+    world: World, event: str, *, skipped: bool
+) -> None:
+    with world.gitlab.state.lock:
+        world._merge_request().fields["draft"] = True
+    world.event(event=event)
+    await world.live()
+    assert outcome(world, "why") == ("True", "Superseded" if skipped else "Completed")
+
+
 async def test_a_superseded_run_whose_note_waits_for_gitlab_does_not_use_up_the_limit(world: World) -> None:
     world.limits = {"max_runs_per_mr": 1}
     world.model_waits_at(1)
@@ -458,7 +469,8 @@ async def test_a_fixed_answer_costs_nothing_and_stands_in_the_thread_of_its_ques
     mark = markers.parse(note.body)
     assert mark is not None
     assert (mark.id, mark.notice) == (None, notice)
-    assert [award["name"] for award in asked.emoji] == ["white_check_mark" if notice == "Help" else "x"]
+    reactions = {"Help": ["white_check_mark"], "QueueFull": []}.get(notice, ["x"])
+    assert [award["name"] for award in asked.emoji] == reactions
     assert (world.model.calls, world.pool.made) == ([], [])
     assert outcome(world, "asked") == ("True", "Completed")
 

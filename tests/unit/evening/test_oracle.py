@@ -127,5 +127,6 @@ def test_a_run_whose_merge_request_is_shut_then_or_later_may_find_it_so() -> Non
     again = changed(action="reopen", at="18:00:09")
     assert shut(changed(), again) == [False, False]
     assert shut(changed(), closed, again) == [True, False]
-    assert shut(ended(mr=replace(MR, draft=True)), again) == [True, False]
+    assert shut(ended(mr=replace(MR, draft=True)), again) == [False, False]
+    assert shut(changed(), changed(replace(MR, draft=True), at="18:00:05")) == [True]
     assert shut(changed(), changed(replace(MR, iid=2, state="closed"), action="close")) == [False]
