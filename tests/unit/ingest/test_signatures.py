@@ -90,6 +90,13 @@ def test_a_body_that_is_not_text_is_told_apart() -> None:
     assert signatures.by_signature(b"\xff", headers(b"\xff"), [SIGNING]) is Verdict.NOT_TEXT
 
 
+@pytest.mark.parametrize("secret", ["whsec_" + "YWJj" * 7 + "YWI=", "whsec_" + "YWJj" * 9 + " YWJj"])
+def test_a_signing_token_that_is_too_short_or_not_all_base64_is_not_usable(secret: str) -> None:
+    assert not signatures.usable(secret)
+    assert signatures.usable("whsec_" + "YWJj" * 8), "24 bytes"
+    assert signatures.usable("whsec_" + "YWJj" * 8 + "YQ"), "without padding, as the library takes it"
+
+
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_é", "whsec_!"])
 def test_a_secret_that_checks_nothing_is_known_as_such(secret: str) -> None:
     assert not signatures.usable(secret)
