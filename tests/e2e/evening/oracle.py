@@ -50,7 +50,7 @@ class Expected:
     note: int = 0
     optional: bool = False
     shut: bool = False
-    """Whether its merge request was closed, merged or (of a review) a draft at its event or later: it may find it so."""
+    """Whether its merge request was closed, merged or (for a review) a draft, then or later: it may find it so."""
 
     @property
     def place(self) -> Place:
