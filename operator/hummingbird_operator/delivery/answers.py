@@ -41,9 +41,19 @@ class RawNote(_Answer):
     body: Text = ""
     author: Person | None = None
     internal: Flag = False
+    confidential: Flag = False
     system: Flag = False
+    project_id: int | None = None
+    created_at: Text = ""
+    updated_at: Text = ""
     resolvable: Flag = False
     resolved: Flag = False
+
+
+class RawAccount(Person):
+    """The account that a token belongs to."""
+
+    web_url: Text = ""
 
 
 class RawAward(_Answer):
@@ -67,6 +77,7 @@ class RawPipeline(_Answer):
     ref: Text = ""
     status: Text = ""
     source: Text = ""
+    project_id: int | None = None
 
 
 class RawMergeRequest(_Answer):
@@ -80,6 +91,7 @@ class RawMergeRequest(_Answer):
     work_in_progress: Flag = False
     source_project_id: int | None = None
     target_project_id: int | None = None
+    project_id: int | None = None
     author: Person | None = None
     head_pipeline: RawPipeline | None = None
 

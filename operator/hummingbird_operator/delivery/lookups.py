@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC
 
-from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawPipeline, RawUser, read
+from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawNote, RawPipeline, RawUser, read
 from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
 from hummingbird_operator.errors import NotFound
 
@@ -32,6 +32,7 @@ class MergeRequestHead:
     source_branch: str
     fork: bool
     author_id: int | None
+    project_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,21 @@ class Pipeline:
     ref: str
     status: str
     source: str
+    project_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """A note as it is now. Times are GitLab's texts; `edited`: it was changed since it was written, or resolved."""
+
+    id: int
+    author_id: int | None
+    system: bool
+    internal: bool
+    body: str
+    created_at: str = ""
+    edited: bool = False
+    project_id: int | None = None
 
 
 class Lookups(Reader):
@@ -65,13 +81,29 @@ class Lookups(Reader):
             source_branch=raw.source_branch,
             fork=raw.source_project_id != raw.target_project_id,
             author_id=raw.author.id if raw.author else None,
+            project_id=raw.project_id,
+        )
+
+    def said(self, project: str, iid: int, note_id: int) -> Said:
+        """One note, whoever wrote it. Raises NotFound."""
+        path = f"{merge_request_path(project, iid)}/notes/{note_id}"
+        raw = read(RawNote, self._get(path, f"note {note_id} on {project}!{iid}"))
+        return Said(
+            id=raw.id,
+            author_id=raw.author.id if raw.author else None,
+            system=raw.system,
+            internal=raw.internal or raw.confidential,
+            body=raw.body,
+            created_at=raw.created_at,
+            edited=raw.updated_at != raw.created_at,
+            project_id=raw.project_id,
         )
 
     def pipeline(self, project: str, pipeline_id: int) -> Pipeline:
         """A pipeline of the project. Raises NotFound."""
         path = f"{project_path(project)}/pipelines/{pipeline_id}"
         raw = read(RawPipeline, self._get(path, f"pipeline {pipeline_id} of {project}"))
-        return Pipeline(pipeline_id, raw.sha, raw.ref, raw.status, raw.source)
+        return Pipeline(pipeline_id, raw.sha, raw.ref, raw.status, raw.source, raw.project_id)
 
     def is_bot(self, user_id: int) -> bool:
         """Whether the account is a program's, such as that of an access token. Raises NotFound."""

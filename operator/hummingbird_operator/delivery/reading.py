@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from hummingbird_operator.delivery.answers import Person, read
+from hummingbird_operator.delivery.answers import Person, RawAccount, read
 from hummingbird_operator.delivery.bounded import ANSWER_BYTES
 from hummingbird_operator.delivery.connection import READ_RETRIES, Connection, translated
 from hummingbird_operator.errors import Unavailable
@@ -34,7 +34,7 @@ class Reader:
     ) -> None:
         self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check, most=most)
         self._now = now
-        self._bot_id: int | None = None
+        self._account: RawAccount | None = None
 
     def close(self) -> None:
         """Give the sockets back."""
@@ -42,12 +42,26 @@ class Reader:
 
     def bot_id(self) -> int:
         """The id of the account that the token belongs to, asked once."""
-        if self._bot_id is None:
-            account = read(Person, self._get("/user", "the bot's account"))
-            if account.id is None:
-                raise Unavailable(SERVICE, "it does not say whose the token is")
-            self._bot_id = account.id
-        return self._bot_id
+        number = self._whose().id
+        if number is None:
+            raise Unavailable(SERVICE, "it does not say whose the token is")
+        return number
+
+    def host(self) -> str:
+        """The name that GitLab gives itself, which may not be the one that we call it by; empty where it says none.
+
+        Asked once, with `bot_id`.
+        """
+        try:
+            return urlsplit(self._whose().web_url).hostname or ""
+        except ValueError:
+            return ""
+
+    def _whose(self) -> RawAccount:
+        found = self._account or read(RawAccount, self._get("/user", "the bot's account"))
+        if found.id is not None:
+            self._account = found
+        return found
 
     def probe(self) -> None:
         """Whether GitLab answers the bot at all: ask for its account, now and without a second try.

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hummingbird_operator.api.agentrun import Notice
-from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound
+from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest import commands, runs
 from hummingbird_operator.ingest.away import GITLAB, Barred
-from hummingbird_operator.ingest.intake import Intake, NameTaken, Refused, finished
+from hummingbird_operator.ingest.believed import Believed, believed
+from hummingbird_operator.ingest.forge import Forge
+from hummingbird_operator.ingest.intake import Intake, NameTaken, Refused
 from hummingbird_operator.ingest.people import People, Standing
+from hummingbird_operator.ingest.pipelines import Pipelines
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.route import SUCCESS, Asked, Ended, Proposed, Replied, Router, conversation
 
 if TYPE_CHECKING:
-    from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline
     from hummingbird_operator.delivery.threads import Thread
 
 SEEN = "eyes"
@@ -36,46 +37,14 @@ WAITING = 20
 REACTION_SECONDS = 3.0
 """How long a reaction may take: a webhook has ten seconds for everything, and this is the least of it."""
 
-_GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
+LAG_SECONDS = 1.0
+"""After so long a note that GitLab does not find is asked for again: its replicas may be behind its events."""
+COSTLY_SECONDS = 0.5
+"""A thread that took so long and is none of ours is not looked at again for a while: anybody may write in it."""
+QUIET_SECONDS = 60.0
+_MOST_QUIET = 10_000
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-class Forge(Protocol):
-    """What is asked of GitLab, by blocking calls: `delivery.notes.Notes`.
-
-    Each raises Unavailable (again later), NotFound, or Invalid (the bot lacks a right).
-    """
-
-    def probe(self) -> None:
-        """Ask for the bot's account, now and once."""
-
-    def bot_id(self) -> int:
-        """The bot's own account."""
-
-    def thread(self, project: str, iid: int, discussion: str) -> Thread:
-        """One thread with all its notes."""
-
-    def bot_threads(self, project: str, iid: int) -> Sequence[Thread]:
-        """The threads that the bot began."""
-
-    def resolve(self, project: str, iid: int, discussion: str) -> None:
-        """Mark a thread as resolved; safe to repeat."""
-
-    def access_level(self, project: str, user_id: int) -> int:
-        """The person's level in the project, 0 for who is no active member."""
-
-    def is_bot(self, user_id: int) -> bool:
-        """Whether the account is a program's."""
-
-    def pipeline(self, project: str, pipeline_id: int) -> Pipeline:
-        """One pipeline."""
-
-    def head(self, project: str, iid: int) -> MergeRequestHead:
-        """The merge request now."""
-
-    def react(self, project: str, iid: int, emoji: str, *, note_id: int | None = None) -> None:
-        """Put an emoji on a note."""
 
 
 class Desk:
@@ -89,6 +58,7 @@ class Desk:
         executor: Executor | None,
         clock: Callable[[], float],
         reaction_seconds: float = REACTION_SECONDS,
+        lag_seconds: float = LAG_SECONDS,
     ) -> None:
         self._router = router
         self._forge = forge
@@ -96,11 +66,23 @@ class Desk:
         self._executor = executor
         self._clock = clock
         self._reaction_seconds = reaction_seconds
+        self._lag_seconds = lag_seconds
+        self._quiet: dict[tuple[str, str], float] = {}
+        """Threads that cost much and hold nothing of the bot's, until when they are passed over."""
+        self._pipelines = Pipelines(router, forge, self._ask)
         self._people = People(forge, self._ask, router.allowed_bots, clock)
 
     async def bot_id(self) -> int:
         """The bot's own account."""
         return await self._ask(self._forge.bot_id)
+
+    async def is_ours(self, host: str) -> bool:
+        """Whether a host is our GitLab, by the name that we call it or by the one that it gives itself."""
+        return self._router.ours(host) or (await self._ask(self._forge.host)) in ("", host)
+
+    def heard(self, project: str, discussion: str | None) -> None:
+        """The bot wrote in that thread, or is about to."""
+        self._quiet.pop((project, discussion or ""), None)
 
     async def proposed(self, event: Proposed) -> Outcome:
         """One run for each workflow that is to look at the merge request."""
@@ -109,31 +91,42 @@ class Desk:
 
     async def ended(self, event: Ended) -> Outcome:
         """A pipeline's end: threads are resolved after a success, then one run for each workflow that wants it."""
-        resolved, refusal = await self._resolve_threads(event) if event.status == SUCCESS else (0, None)
+        latest, resolved, refusal = True, 0, None
+        if event.status == SUCCESS:
+            latest = await self._pipelines.is_latest(event)
+            resolved, refusal = await self._pipelines.resolve(event) if latest else (0, None)
+        stale = Outcome(Reason.STALE_EVENT, f"pipeline {event.id} is not the latest")
         if not event.workflows:
             if refusal is not None:
                 raise refusal
-            return Outcome(Reason.RESOLVED, f"{resolved} threads")
-        sha = await self._head(event)
+            return Outcome(Reason.RESOLVED, f"{resolved} threads") if latest else stale
+        sha = await self._pipelines.commit(event)
         if sha is None:
-            return Outcome(Reason.STALE_EVENT, f"pipeline {event.id} is not the latest")
+            return stale
         parts = (event.id, event.status, event.finished_at)
         return await self._start([runs.automatic(event.origin, name, sha, *parts) for name in event.workflows])
 
     async def asked(self, event: Asked) -> Outcome:
         """A command. Everybody's is answered, but only a member's is done."""
-        comment, word = event.comment, event.command.word
-        standing = await self._people.standing(comment)
-        if standing is Standing.BOT:
-            return Outcome(Reason.BOT_SENDER, comment.origin.author)
-        if standing is Standing.STRANGER:
-            return await self._order(comment, runs.notice(comment, Notice.DENIED), Reason.NOTICE)
-        if word == commands.HELP:
+        found = await self._confirmed(event.comment, event.words)
+        if isinstance(found, Outcome):
+            return found
+        comment, command = found.comment, event.command
+        if found.words != event.words:
+            given = commands.parse(found.words)
+            if given is None:
+                return Outcome(Reason.NOT_FOR_US, "its words are others in GitLab")
+            command = given
+        refusal = await self._refusal(comment)
+        if refusal is not None:
+            return refusal
+        if command.word == commands.HELP:
             return await self._order(comment, runs.notice(comment, Notice.HELP), Reason.NOTICE)
-        workflow = commands.choose(word, self._router.admitted(comment.origin.project))
+        workflow = commands.choose(command.word, self._router.admitted(comment.origin.project))
         if workflow is None:
-            return await self._order(comment, runs.notice(comment, Notice.UNKNOWN_COMMAND, word), Reason.NOTICE)
-        return await self._order(comment, runs.command(comment, workflow, event.command.message), Reason.FIRED)
+            return await self._order(comment, runs.notice(comment, Notice.UNKNOWN_COMMAND, command.word), Reason.NOTICE)
+        run = runs.command(comment, workflow, command.message)
+        return await self._order(comment, run, Reason.FIRED, found.remark)
 
     async def replied(self, event: Replied) -> Outcome:
         """A comment in a thread. In one where the bot said nothing it is dropped, whoever wrote it.
@@ -142,43 +135,107 @@ class Desk:
         operator ends it with that sentence. The oldest markers name none; then it is the only one that the project
         has, else the person gets the list.
         """
-        comment = event.comment
-        place = (comment.origin.project, comment.origin.iid)
-        try:
-            thread = await self._ask(self._forge.thread, *place, event.discussion)
-        except NotFound:
-            return Outcome(Reason.NO_SESSION, "the thread does not exist any more")
-        found = conversation(thread.notes, comment.id)
-        if found is None:
+        thread = await self._thread(event)
+        found = conversation(thread.notes, event.comment.id) if thread else None
+        if thread is None or found is None:
             return Outcome(Reason.NO_SESSION)
-        comment = comment.within(internal=thread.internal)
-        standing = await self._people.standing(comment)
-        if standing is Standing.BOT:
-            return Outcome(Reason.BOT_SENDER, comment.origin.author)
-        if standing is Standing.STRANGER:
-            return await self._order(comment, runs.notice(comment, Notice.DENIED), Reason.NOTICE)
+        confirmed = await self._confirmed(event.comment, event.words)
+        if isinstance(confirmed, Outcome):
+            return confirmed
+        if all(note.id != event.comment.id for note in thread.notes):
+            return Outcome(Reason.NO_TARGET, f"note {event.comment.id} is not in its thread")
+        comment = confirmed.comment.within(internal=thread.internal)
+        refusal = await self._refusal(comment)
+        if refusal is not None:
+            return refusal
         session, workflow = found
         admitted = self._router.admitted(comment.origin.project)
         if workflow is None and len(admitted) != 1:
             return await self._order(comment, runs.notice(comment, Notice.HELP), Reason.NOTICE)
-        run = runs.reply(comment, workflow or admitted[0], session, event.words)
-        return await self._order(comment, run, Reason.FIRED)
+        run = runs.reply(comment, workflow or admitted[0], session, confirmed.words)
+        return await self._order(comment, run, Reason.FIRED, confirmed.remark)
 
-    async def _order(self, comment: runs.Comment, run: runs.Object, reason: Reason) -> Outcome:
+    async def _thread(self, event: Replied) -> Thread | None:
+        """The thread of a reply, with the reply in it; None where it is gone, or known to be none of ours."""
+        origin, now = event.comment.origin, self._clock()
+        key = (origin.project, event.discussion)
+        if self._quiet.get(key, now) > now:
+            return None
+        thread = None
+        for last in (False, True):
+            try:
+                thread = await self._ask(self._forge.thread, origin.project, origin.iid, event.discussion)
+            except NotFound:
+                thread = None
+            if last or (thread and any(note.id == event.comment.id for note in thread.notes)):
+                break
+            await asyncio.sleep(self._lag_seconds)
+        if self._clock() - now >= COSTLY_SECONDS + self._lag_seconds:
+            self._hush(key, thread)
+        return thread
+
+    def _hush(self, key: tuple[str, str], thread: Thread | None) -> None:
+        if thread is None or any(note.by_bot for note in thread.notes):
+            return
+        if len(self._quiet) >= _MOST_QUIET:
+            self._quiet.clear()
+        self._quiet[key] = self._clock() + QUIET_SECONDS
+
+    async def _confirmed(self, comment: runs.Comment, words: str) -> Believed | Outcome:
+        """The comment as GitLab knows it. Raises NotFound where there is none: deleted since, or invented."""
+        place = (comment.origin.project, comment.origin.iid, comment.id)
+        try:
+            said = await self._ask(self._forge.said, *place)
+        except NotFound:
+            await asyncio.sleep(self._lag_seconds)
+            said = await self._ask(self._forge.said, *place)
+        return believed(comment, words, said)
+
+    async def _refusal(self, comment: runs.Comment) -> Outcome | None:
+        """What becomes of a comment whose author may ask for nothing; None where he may.
+
+        No failure of the look-up means that somebody is no member, nor that he never was one: it is asked again.
+        """
+        try:
+            standing = await self._people.standing(comment)
+        except Invalid as error:
+            raise Unavailable(GITLAB, str(error)) from error
+        if standing is Standing.BOT:
+            return Outcome(Reason.BOT_SENDER, comment.origin.author)
+        if standing is Standing.MEMBER:
+            return None
+        return await self._order(comment, runs.notice(comment, Notice.DENIED), Reason.NOTICE)
+
+    async def _order(self, comment: runs.Comment, run: runs.Object, reason: Reason, remark: str = "") -> Outcome:
         """Create what answers a comment, and show that it was seen; at a second delivery too.
 
         One that is too many for the hour makes nothing: whatever talks to itself ends there.
         """
+        before = await self._answered(comment, run)
+        if before is not None:
+            await self._acknowledge(comment)
+            return Outcome(Reason.DUPLICATE, runs=(before["metadata"]["name"],))
         most = self._router.most_an_hour
         if await self._intake.asked_lately(run) >= most:
             await self._acknowledge(comment, NOT_NOW)
             return Outcome(Reason.LOOP_BUDGET, f"{most} within an hour")
         there = await self._intake.create(run)
+        self.heard(comment.origin.project, comment.discussion)
         await self._acknowledge(comment)
         session = run["spec"].get("session")
-        if session and not (there and finished(there)) and await self._intake.waiting(session) > WAITING:
+        # said with the reply's first delivery only: later ones know nothing of the queue as it was
+        if session and there is None and await self._intake.waiting(session) > WAITING:
             await self._intake.create(runs.notice(comment, Notice.QUEUE_FULL))
-        return Outcome(reason if there is None else Reason.DUPLICATE, runs=(run["metadata"]["name"],))
+        return Outcome(reason if there is None else Reason.DUPLICATE, remark, (run["metadata"]["name"],))
+
+    async def _answered(self, comment: runs.Comment, run: runs.Object) -> runs.Object | None:
+        """The other kind of answer, where the comment got that before its author became a member or was one no more."""
+        if comment.denial == comment.key:
+            return None
+        if run["spec"].get("notice") == Notice.DENIED:
+            return await self._intake.made(comment.key)
+        denied = await self._intake.made(comment.denial)
+        return denied if denied and denied["spec"]["trigger"].get("noteId") == comment.id else None
 
     async def _start(self, orders: Sequence[runs.Object]) -> Outcome:
         """Create them all before a refusal or a taken name is told: one workflow's trouble is not another's."""
@@ -192,40 +249,6 @@ class Desk:
             raise fault
         names = tuple(run["metadata"]["name"] for run in orders)
         return Outcome(Reason.FIRED if made else Reason.DUPLICATE, runs=names)
-
-    async def _resolve_threads(self, event: Ended) -> tuple[int, Invalid | None]:
-        """Resolve what the bot began about pipelines: how many it were, and why others were refused.
-
-        A thread that is gone needs it no more. A refusal does not keep runs from being made.
-        """
-        place, count, refusal = (event.origin.project, event.origin.iid), 0, None
-        for thread in await self._ask(self._forge.bot_threads, *place):
-            if not self._settled_by_success(thread):
-                continue
-            try:
-                await self._ask(self._forge.resolve, *place, thread.discussion)
-                count += 1
-            except NotFound:
-                continue
-            except Invalid as error:
-                _log.error("a thread of %s!%s stays open: %s", *place, error)
-                refusal = error
-        return count, refusal
-
-    def _settled_by_success(self, thread: Thread) -> bool:
-        marker = thread.notes[0].marker if thread.notes else None
-        return thread.resolvable and not thread.resolved and bool(marker and self._router.answers_pipelines(marker.wf))
-
-    async def _head(self, event: Ended) -> str | None:
-        """The commit of the merge request that the pipeline tested; None when a newer pipeline replaced it.
-
-        That of a merged result or a train is GitLab's own, and in no event: the merge request's head stands for it.
-        """
-        pipeline = await self._ask(self._forge.pipeline, event.origin.project, event.id)
-        if not _GENERATED_REF.fullmatch(pipeline.ref):
-            return pipeline.sha
-        head = await self._ask(self._forge.head, event.origin.project, event.origin.iid)
-        return None if (head.pipeline_id or 0) > event.id else head.sha
 
     async def _acknowledge(self, comment: runs.Comment, emoji: str = SEEN) -> None:
         """A courtesy: without it the event is done all the same."""

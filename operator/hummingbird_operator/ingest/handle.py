@@ -9,13 +9,15 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from hummingbird_operator.config import Config
+from hummingbird_operator.delivery.refusals import Forbidden, TooLarge
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
-from hummingbird_operator.ingest.away import Away, Barred
+from hummingbird_operator.ingest.away import GITLAB, Away, Barred
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.gitlab import REACTION_SECONDS, Desk, Forge
+from hummingbird_operator.ingest.forge import Forge
+from hummingbird_operator.ingest.gitlab import LAG_SECONDS, REACTION_SECONDS, Desk
 from hummingbird_operator.ingest.intake import Intake, NameTaken, Refused
-from hummingbird_operator.ingest.metrics import SOURCES, IngestMetrics, known
-from hummingbird_operator.ingest.payloads import BadPayload
+from hummingbird_operator.ingest.metrics import KINDS, SOURCES, IngestMetrics, known
+from hummingbird_operator.ingest.payloads import BadPayload, home
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.route import Asked, Router
 from hummingbird_operator.kube.client import KubeApi
@@ -54,13 +56,15 @@ class Handler:
         executor: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
         reaction_seconds: float = REACTION_SECONDS,
+        lag_seconds: float = LAG_SECONDS,
     ) -> None:
         if config.gitlab is None:
             raise Invalid("gitlab", "is required: ingestion needs a GitLab")
         self._metrics = metrics
         self._clock = clock
         self._router = Router(config, workflows)
-        self._desk = Desk(self._router, forge, Intake(kube, namespace), executor, clock, reaction_seconds)
+        intake = Intake(kube, namespace)
+        self._desk = Desk(self._router, forge, intake, executor, clock, reaction_seconds, lag_seconds)
         self._away = Away(forge, kube, namespace, clock)
         self._told: set[str] = set()
 
@@ -97,8 +101,9 @@ class Handler:
     async def _decide(self, event: Event) -> Outcome:
         """The outcome, with what is wrong with the event or with the bot's rights turned into a reason.
 
-        A right that is missing in one project is no reason to hold back everybody's events: it is told as an error,
-        and whoever asked asks again once it is mended.
+        A right that is missing in one project is no reason to hold back everybody's events. What people wrote comes
+        again until it is mended, or given up; of what happened by itself it is told as an error, for the next push or
+        pipeline comes anyway. Where even the bot's own account is refused, nothing is missing in one project only.
         """
         try:
             return await self._routed(event)
@@ -111,11 +116,21 @@ class Handler:
             return Outcome(Reason.NO_TARGET, str(error))
         except NameTaken:
             raise
+        except TooLarge as error:
+            return Outcome(Reason.TOO_LARGE, str(error))
         except Invalid as error:
+            away = await self.away()
+            if away is not None:
+                raise away from error
+            if isinstance(error, Forbidden) and event.payload.get("object_kind") == "note":
+                raise Unavailable(GITLAB, str(error)) from error
             return Outcome(Reason.FORBIDDEN, str(error))
 
     async def _routed(self, event: Event) -> Outcome:
         kind = event.payload.get("object_kind") if event.source in SOURCES else None
+        host = home(event.payload) if known(kind) in KINDS else ""
+        if host and not await self._desk.is_ours(host):
+            return Outcome(Reason.OTHER_GITLAB, ascii(host)[1:-1])
         if kind == "pipeline":
             ended = self._router.pipeline(event.payload)
             return ended if isinstance(ended, Outcome) else await self._desk.ended(ended)
@@ -132,6 +147,8 @@ class Handler:
             return note
         found = self._router.addressed(note, await self._desk.bot_id())
         if isinstance(found, Outcome):
+            if found.reason is Reason.SELF_EVENT:
+                self._desk.heard(note.project.path_with_namespace, note.object_attributes.discussion_id)
             return found
         return await (self._desk.asked(found) if isinstance(found, Asked) else self._desk.replied(found))
 

@@ -9,6 +9,7 @@ from typing import Any
 from hummingbird_operator.api import labels
 from hummingbird_operator.api.conditions import RunCondition, rfc3339
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from hummingbird_operator.ingest import runs
 from hummingbird_operator.ingest.away import Barred
 from hummingbird_operator.ingest.payloads import BadPayload
 from hummingbird_operator.kube.client import AGENT_RUNS, AlreadyExists, KubeApi
@@ -63,6 +64,16 @@ class Intake:
             if found is not None:
                 return found
         raise Unavailable(SERVICE, f"AgentRun {run['metadata']['name']} comes and goes")
+
+    async def made(self, key: str) -> Object | None:
+        """The run or notice that a comment's key made before."""
+        try:
+            there = await self._kube.get(AGENT_RUNS, self._namespace, runs.name_of(key))
+        except NotFound:
+            return None
+        except (Conflict, Invalid) as error:
+            raise Barred(SERVICE, f"it shows no AgentRun in {self._namespace}: {error}") from error
+        return there if _key(there) == key else None
 
     async def waiting(self, session: str) -> int:
         """How many replies wait for a turn of the session, as the operator counts them before it drops the oldest.

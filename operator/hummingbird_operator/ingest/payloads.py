@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from hummingbird_operator.api.fields import CommitSha, GitLabProject
 from hummingbird_operator.errors import Invalid
@@ -21,6 +22,16 @@ Flag = Annotated[bool, Field(strict=True)] | None
 Moment = Annotated[str, Field(pattern=r"^[0-9A-Za-z :.+-]{1,40}$")]
 """A time in any of GitLab's forms; it is compared and hashed, never read."""
 Word = Annotated[str, Field(pattern=r"^[a-zA-Z_]{1,64}$")]
+
+
+def _without_dots(path: str) -> str:
+    """A path that a server may resolve to another one names no project; GitLab allows no such name."""
+    if any(set(part) == {"."} for part in path.split("/")):
+        raise ValueError("holds a segment of dots")
+    return path
+
+
+Path = Annotated[GitLabProject, AfterValidator(_without_dots)]
 
 
 class BadPayload(Invalid):
@@ -37,7 +48,7 @@ class Project(Payload):
     """The project of the event: of a merge request and its notes the target project."""
 
     id: Id
-    path_with_namespace: GitLabProject
+    path_with_namespace: Path
 
 
 class User(Payload):
@@ -104,11 +115,9 @@ class NoteEvent(Payload):
 
     @property
     def internal(self) -> bool:
-        """Whether only members may read it; a server that does not say so in the note says it in `event_type`."""
+        """Whether only members may read it: servers say so in three places, and any of them is enough."""
         note = self.object_attributes
-        if note.internal is None and note.confidential is None:
-            return self.event_type == "confidential_note"
-        return note.internal is True or note.confidential is True
+        return note.internal is True or note.confidential is True or self.event_type == "confidential_note"
 
     @property
     def edited(self) -> bool:
@@ -160,6 +169,16 @@ class PipelineEvent(Payload):
     project: Project
     merge_request: MergeRequest | None = None
     user: User | None = None
+
+
+def home(payload: Mapping[str, Any]) -> str:
+    """The host of the GitLab that the project of an event is in, by its own words; empty where it does not say."""
+    project = payload.get("project")
+    address = project.get("web_url") if isinstance(project, Mapping) else None
+    try:
+        return (urlsplit(address).hostname or "")[:253] if isinstance(address, str) else ""
+    except ValueError:
+        return ""
 
 
 P = TypeVar("P", bound=Payload)

@@ -70,6 +70,7 @@ class Asked:
 
     comment: Comment
     command: commands.Command
+    words: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,10 @@ class Router:
         self._config = config
         self._workflows = workflows
         self._host = urlsplit(config.gitlab.url).hostname or "" if config.gitlab else ""
+
+    def ours(self, host: str) -> bool:
+        """Whether that is the name of our GitLab, as we call it."""
+        return host == self._host
 
     @property
     def allowed_bots(self) -> tuple[str, ...]:
@@ -169,11 +174,14 @@ class Router:
         is_reply = note.type in REPLIES and discussion
         if request is None or not (command or is_reply):
             return Outcome(Reason.NOT_FOR_US)
+        actor = event.user.id if event.user else None
+        if note.action == "create" and actor not in (None, note.author_id):
+            raise BadPayload("user.id", "is not the author of the new note")
         known = event.user is not None and event.user.id in (None, note.author_id)
         author = User(id=note.author_id, username=event.user.username if event.user and known else None)
         origin = self._origin("note", project, author, request, note.url)
         comment = Comment(origin, note.id, discussion or None, event.internal)
-        return Asked(comment, command) if command else Replied(comment, discussion or "", note.note)
+        return Asked(comment, command, note.note) if command else Replied(comment, discussion or "", note.note)
 
     def admitted(self, project: str) -> tuple[str, ...]:
         """The workflows that people may start in the project."""

@@ -55,11 +55,20 @@ class Comment:
     id: int
     discussion: str | None
     internal: bool
+    day: str = ""
+    """When it was written, by GitLab: YYYY-MM-DD, or empty."""
 
     @property
     def key(self) -> str:
         """Without a workflow: after a change of the configuration the same words may mean another one."""
         return self.origin.key(self.id)
+
+    @property
+    def denial(self) -> str:
+        """The key of a denial, which is told to one person once a day on a merge request."""
+        if not self.day:
+            return self.key
+        return self.origin.key("denied", self.origin.iid, self.origin.author_id, self.day)
 
     def within(self, *, internal: bool) -> Comment:
         """The comment in a thread: in an internal one it is internal, whatever its event says."""
@@ -75,24 +84,30 @@ def automatic(origin: Origin, workflow: str, sha: str, *parts: object) -> Object
 
 def command(comment: Comment, workflow: str, message: str) -> Object:
     """The run that a slash command asked for, on the head that the merge request has when the run is accepted."""
-    return _body(_name(comment.key), comment.origin, workflow, _asked(comment, comment.key), message=message)
+    return _body(name_of(comment.key), comment.origin, workflow, _asked(comment, comment.key), message=message)
 
 
 def reply(comment: Comment, workflow: str, session: str, message: str) -> Object:
     """The run that goes on with a session."""
     trigger = _asked(comment, comment.key)
-    return _body(_name(comment.key), comment.origin, workflow, trigger, message=message, session=session)
+    return _body(name_of(comment.key), comment.origin, workflow, trigger, message=message, session=session)
 
 
 def notice(comment: Comment, kind: Notice, word: str = "") -> Object:
     """A fixed answer in the thread of the comment; `word` is what named no workflow.
 
-    It bears the comment's own name, so that a comment has one answer whatever is decided at a second delivery. Only
-    that the queue is full is said beside the run of the reply.
+    It bears the comment's own name, so that a comment has one answer whatever is decided at a second delivery. That
+    the queue is full is said beside the run of the reply; a denial is shared by all that its author asks for in a day.
     """
-    key = comment.key if kind is not Notice.QUEUE_FULL else f"{comment.key}:queue-full"
+    keys = {Notice.QUEUE_FULL: f"{comment.key}:queue-full", Notice.DENIED: comment.denial}
+    key = keys.get(kind, comment.key)
     trigger = _asked(comment, key)
-    return _body(_name(key), comment.origin, HELP, trigger, message=word[:_WORD_CHARACTERS], notice=kind.value)
+    return _body(name_of(key), comment.origin, HELP, trigger, message=word[:_WORD_CHARACTERS], notice=kind.value)
+
+
+def name_of(key: str) -> str:
+    """The name of the run that a comment's key makes."""
+    return f"note-{_digest(key)}"
 
 
 def text(words: str) -> str:
@@ -164,10 +179,6 @@ def _asked(comment: Comment, key: str) -> Object:
 
 def _given(fields: Object) -> Object:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _name(key: str) -> str:
-    return f"note-{_digest(key)}"
 
 
 def _digest(key: str) -> str:

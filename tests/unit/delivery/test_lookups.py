@@ -40,6 +40,7 @@ def test_the_head_tells_all_that_a_gate_asks_for(gitlab: GitLabStandIn, notes: N
         source_branch="fix/it",
         fork=True,
         author_id=ALICE,
+        project_id=10,
     )
 
 

@@ -74,7 +74,7 @@ class Chain:
         ]
 
     async def hear(self, *, backwards: bool = False) -> list[Reason]:
-        """Every event since the last time, at two ingestors at once; the reasons that the first one gave."""
+        """Every event since the last time, at two ingestors at once; the reason of whichever was first at each."""
         new, self._heard = self.gitlab.events[self._heard :], len(self.gitlab.events)
         reasons = []
         for number, one in enumerate(reversed(new) if backwards else new):
@@ -82,8 +82,8 @@ class Chain:
                 ingestor.handle(Event("gitlab", one.kind, one.payload, f"delivery-{number}-{way}"))
                 for way, ingestor in enumerate(self._ingestors)
             ]
-            first, _ = await asyncio.gather(*both)
-            reasons.append(first.reason)
+            found = [outcome.reason for outcome in await asyncio.gather(*both)]
+            reasons.append(next((one for one in found if one is not Reason.DUPLICATE), Reason.DUPLICATE))
         return reasons
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline
+from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline, Said
 from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.delivery.threads import Thread, ThreadNote
 from hummingbird_operator.errors import NotFound
@@ -30,6 +31,12 @@ def thread(*notes: ThreadNote, discussion: str = THREAD, **changes: Any) -> Thre
     )
 
 
+def written(number: int, body: str = "/hummingbird review", **changes: Any) -> Said:
+    """A note as GitLab has it, and as `samples.note` tells of it."""
+    fields = {"author_id": 7, "system": False, "internal": False, "created_at": "2026-11-30T10:00:00.000Z"}
+    return Said(**{**fields, "project_id": None, **changes}, id=number, body=body)
+
+
 class FakeForge:
     """What was set is what it answers; `fail` may raise, by the method's name. `calls` counts."""
 
@@ -42,6 +49,12 @@ class FakeForge:
         self.ref = "refs/merge-requests/42/head"
         self.pipeline_sha = SHA
         self.now = MergeRequestHead(SHA, "failed", 31, "opened", False, "Add the cache", "cache", False, 7)
+        self.notes: dict[int, Said] = {}
+        """Notes as GitLab has them; others are taken for what their event says, in the thread that it names."""
+        self.gone: set[int] = set()
+        self.members: dict[str, list[int]] = {}
+        """By thread: notes that people wrote in it."""
+        self.calls_itself = ""
         self.resolved: list[str] = []
         self.reactions: list[tuple[str, int | None]] = []
         self.unhurried = threading.Event()
@@ -65,7 +78,29 @@ class FakeForge:
         self._enter("thread")
         if discussion not in self.threads:
             raise NotFound(f"{project}!{iid} has no thread {discussion}")
-        return self.threads[discussion]
+        found = self.threads[discussion]
+        there = {note.id for note in found.notes}
+        others = [said(number, by_bot=False) for number in self.members.get(discussion, []) if number not in there]
+        return replace(found, notes=(*found.notes, *others))
+
+    def host(self) -> str:
+        self._enter("host")
+        return self.calls_itself
+
+    def said(self, project: str, iid: int, note_id: int) -> Said:
+        self._enter("said")
+        if note_id in self.gone:
+            raise NotFound(f"{project}!{iid} has no note {note_id}")
+        return self.notes.get(note_id) or written(note_id, "", edited=True)
+
+    def heard(self, payload: dict[str, Any]) -> None:
+        """The note of the event is one that somebody really wrote."""
+        one = payload.get("object_attributes")
+        if payload.get("object_kind") != "note" or not isinstance(one, dict) or not isinstance(one.get("id"), int):
+            return
+        author, words, number = one.get("author_id"), str(one.get("note")), one["id"]
+        self.notes.setdefault(number, written(number, words, author_id=author if isinstance(author, int) else None))
+        self.members.setdefault(str(one.get("discussion_id")), []).append(number)
 
     def bot_threads(self, project: str, iid: int) -> list[Thread]:
         self._enter("bot_threads")
@@ -105,13 +140,14 @@ class Desk:
         self.forge = forge or FakeForge()
         self.metrics = IngestMetrics.on()
         self.time = 100.0
-        seconds = changes.pop("reaction_seconds", 3.0)
+        seconds, lag = changes.pop("reaction_seconds", 3.0), 0.0
         config, workflows = configured(**changes)
         self.handler = Handler(
-            config, workflows, self.forge, self.kube, NAMESPACE, self.metrics, None, lambda: self.time, seconds
+            config, workflows, self.forge, self.kube, NAMESPACE, self.metrics, None, lambda: self.time, seconds, lag
         )
 
     async def see(self, payload: dict[str, Any], kind: str = "", source: str = "gitlab") -> Outcome:
+        self.forge.heard(payload)
         return await self.handler.handle(event(payload, kind, source))
 
     @property

@@ -77,7 +77,7 @@ def note(words: str = "/hummingbird review", *, without: tuple[str, ...] = (), *
     return {
         "object_kind": "note",
         "event_type": "note",
-        "user": user(),
+        "user": user() if attributes["author_id"] == ALICE else user(id=attributes["author_id"], username="somebody"),
         "project": project(),
         "object_attributes": {name: value for name, value in attributes.items() if name not in without},
         "merge_request": request(),

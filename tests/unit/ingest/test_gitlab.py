@@ -35,7 +35,7 @@ class Place:
         self.kube = FakeKube()
         self._read = len(gitlab.events)
         config, workflows = configured(gitlab={"url": gitlab.url, "token_env": "BOT"})
-        self.handler = Handler(config, workflows, notes, self.kube, NAMESPACE, IngestMetrics.on())
+        self.handler = Handler(config, workflows, notes, self.kube, NAMESPACE, IngestMetrics.on(), lag_seconds=0)
 
     async def hear(self) -> list[Outcome]:
         """Hand in what happened since, as GitLab tells it."""
@@ -189,11 +189,63 @@ async def test_a_gitlab_that_fails_is_asked_again_and_a_lost_reaction_is_no_erro
     assert outcome.reason is Reason.FIRED
 
 
-async def test_a_bot_that_is_no_member_of_the_project_is_told_to_the_operators(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_command_where_the_bot_is_no_member_waits_until_somebody_mends_it(place: Place) -> None:
     place.gitlab.fault("status", path="/members/", status=404, body='{"message": "404 Project Not Found"}')
     place.gitlab.people.comments(*WHERE, "alice", "/hummingbird review")
-    assert await place.reasons() == [Reason.FORBIDDEN]
-    assert "the bot is a member of it" in caplog.text
+    with pytest.raises(Unavailable, match="the bot is a member of it"):
+        await place.hear()
+    assert await place.handler.away() is None
     assert not place.specs
+
+
+async def test_a_bot_that_must_accept_the_terms_loses_nothing(place: Place) -> None:
+    place.notes.bot_id()
+    place.gitlab.people.comments(*WHERE, "alice", "/hummingbird review")
+    place.gitlab.people.pipeline(*WHERE, "alice", "failed")
+    terms = '{"message": "403 Forbidden - bot must accept the Terms of Service"}'
+    place.gitlab.fault("status", status=403, times=1_000, body=terms)
+    for one in place.gitlab.events:
+        with pytest.raises(Unavailable, match="Terms of Service"):
+            await place.handler.handle(Event("gitlab", one.kind, one.payload))
+    assert await place.handler.away() is not None
+    place.gitlab.faults.clear()
+    assert await place.reasons() == [Reason.FIRED, Reason.FIRED]
+
+
+async def test_what_nobody_wrote_starts_nothing(place: Place) -> None:
+    place.gitlab.people.comments(*WHERE, "alice", "/hummingbird review")
+    (one,) = place.gitlab.events
+    invented = {**one.payload, "object_attributes": {**one.payload["object_attributes"], "id": 999_999}}
+    outcome = await place.handler.handle(Event("gitlab", "note", invented))
+    assert outcome.reason is Reason.NO_TARGET
+    assert not place.specs
+
+
+async def test_a_reply_that_is_not_in_its_thread_starts_nothing(place: Place) -> None:
+    discussion = place.bot_says(REVIEW)
+    written = place.gitlab.people.starts(*WHERE, "alice", "elsewhere")
+    one = place.gitlab.events[-1]
+    moved = {**one.payload["object_attributes"], "discussion_id": discussion, "type": "DiscussionNote"}
+    outcome = await place.handler.handle(Event("gitlab", "note", {**one.payload, "object_attributes": moved}))
+    assert (outcome.reason, written.id) == (Reason.NO_TARGET, moved["id"])
+
+
+async def test_a_command_that_was_edited_since_stands_as_it_was_given(place: Place) -> None:
+    written = place.gitlab.people.comments(*WHERE, "alice", "/hummingbird review only arm64")
+    place.gitlab.people.edits(*WHERE, "alice", written.id, "never mind")
+    outcomes = await place.hear()
+    assert [one.reason for one in outcomes] == [Reason.FIRED, Reason.EDITED]
+    assert outcomes[0].detail == "edited since"
+    assert place.specs[0]["message"] == "only arm64"
+
+
+async def test_a_success_that_comes_late_resolves_nothing_about_a_newer_failure(place: Place) -> None:
+    old = place.gitlab.people.pipeline(*WHERE, "alice", "success")
+    late = place.gitlab.events[-1]
+    place.gitlab.people.pushes(*WHERE, "alice", NEWER)
+    place.gitlab.people.pipeline(*WHERE, "alice", "failed")
+    discussion = place.bot_says(FAILURES)
+    place.gitlab.people.replies(*WHERE, "alice", discussion, "hm")
+    outcome = await place.handler.handle(Event("gitlab", "pipeline", late.payload))
+    assert (outcome.reason, outcome.detail) == (Reason.STALE_EVENT, f"pipeline {old} is not the latest")
+    assert not place.notes.thread(*WHERE, discussion).resolved

@@ -10,6 +10,7 @@ import pytest
 
 from hummingbird_operator.api import labels
 from hummingbird_operator.delivery.markers import Marker
+from hummingbird_operator.delivery.refusals import Forbidden
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.handle import NameTaken, Outcome
 from hummingbird_operator.ingest.reasons import Reason
@@ -101,7 +102,7 @@ async def test_a_confidential_note_hook_is_a_note() -> None:
         (note(without=("internal",)), False),
         (note(without=("internal",), confidential=True), True),
         (note(without=("internal",)) | {"event_type": "confidential_note"}, True),
-        (note(internal=False) | {"event_type": "confidential_note"}, False),
+        (note(internal=False) | {"event_type": "confidential_note"}, True),
     ],
 )
 async def test_what_an_old_server_says_of_confidence_is_believed(payload: dict[str, Any], internal: bool) -> None:
@@ -225,7 +226,7 @@ async def test_whoever_is_below_developer_is_denied(level: int, words: str) -> N
 
 async def test_access_is_the_notes_authors_and_not_the_actors() -> None:
     desk = Desk()
-    await desk.see(note(author_id=GUEST) | {"user": user(id=7, username="alice")})
+    await desk.see(note(author_id=GUEST, without=("action",)) | {"user": user(id=7, username="alice")})
     assert spec(desk)["notice"] == "Denied"
     assert "author" not in spec(desk)["trigger"]
 
@@ -265,16 +266,16 @@ async def test_a_gitlab_that_is_away_is_never_taken_for_a_no(method: str) -> Non
     assert (await desk.see(reply())).reason is Reason.FIRED
 
 
-async def test_a_right_that_the_bot_lacks_is_told_as_an_error_and_blocks_nobody(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@pytest.mark.parametrize("error", [Forbidden("group/app!42", "GitLab forbids it (403)"), Invalid("members", "a 400")])
+async def test_a_failed_look_at_somebodys_access_is_asked_again_and_never_a_no(error: Exception) -> None:
     desk = Desk()
-    desk.forge.fail = lambda method: (
-        Invalid("group/app!42", "GitLab forbids it (403)") if method == "access_level" else None
-    )
-    outcome = await desk.see(note())
-    assert outcome == Outcome(Reason.FORBIDDEN, "group/app!42: GitLab forbids it (403)")
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    desk.forge.fail = lambda method: error if method == "access_level" else None
+    with pytest.raises(Unavailable):
+        await desk.see(note())
+    assert not desk.runs
+    assert await desk.handler.away() is None, "it is this project's or this person's trouble alone"
+    desk.forge.fail = lambda method: None
+    assert (await desk.see(note())).reason is Reason.FIRED
 
 
 async def test_a_fault_of_the_token_is_everybodys_and_waits() -> None:
@@ -396,7 +397,7 @@ async def test_with_one_at_work_and_twenty_that_wait_the_next_reply_is_told_that
     assert len(desk.runs) == 23
 
 
-async def test_a_kill_before_the_notice_is_made_good_at_the_next_delivery() -> None:
+async def test_a_kill_before_the_notice_costs_it_for_a_later_delivery_does_not_know_the_queue_as_it_was() -> None:
     desk = in_thread(said(10, OURS))
     for number in range(21):
         await desk.see(reply(id=100 + number))
@@ -406,7 +407,15 @@ async def test_a_kill_before_the_notice_is_made_good_at_the_next_delivery() -> N
         await desk.see(reply(id=121))
     desk.kube.fail = lambda verb, resource, name: None
     assert (await desk.see(reply(id=121))).reason is Reason.DUPLICATE
-    assert len(desk.runs) == 23
+    assert len(desk.runs) == 22
+
+
+async def test_the_same_replies_by_another_way_add_no_notice() -> None:
+    desk = in_thread(said(10, OURS))
+    for number in (*range(22), *range(22)):
+        await desk.see(reply(id=100 + number))
+    full = [run["spec"]["trigger"]["noteId"] for run in desk.runs.values() if run["spec"].get("notice")]
+    assert full == [121]
 
 
 async def test_a_late_duplicate_of_an_answered_reply_says_nothing_of_the_queue() -> None:
