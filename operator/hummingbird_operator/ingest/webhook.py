@@ -159,6 +159,8 @@ class Webhook:
         signed, began = signatures.signed(headers, secrets), asyncio.get_running_loop().time()
         if not signed:
             self._admit(signatures.by_token(headers, secrets), request)
+        elif not signatures.complete(headers):
+            self._admit(Verdict.MISSING, request)
 
         def held(size: int) -> None:
             if hold(size) and signed:

@@ -308,7 +308,14 @@ async def test_where_nothing_more_can_be_put_off_it_is_503() -> None:
     assert handler.refused == 1
 
 
-UNVOUCHED = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\n"
+UNVOUCHED = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,x\r\n"
+
+
+async def test_half_a_signature_is_401_before_the_body_is_read() -> None:
+    async with door(Scripted(), budget_seconds=60) as gitlab:
+        request = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\nContent-Length: 5\r\n\r\n".encode()
+        line, _ = await raw(gitlab.url, request, lambda: iter([b"{"]))
+    assert b"401" in line
 
 
 def test_large_bodies_leave_room_for_small_ones() -> None:
