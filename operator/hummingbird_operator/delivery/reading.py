@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlsplit
 from hummingbird_operator.delivery.answers import Person, RawAccount, read
 from hummingbird_operator.delivery.bounded import ANSWER_BYTES
 from hummingbird_operator.delivery.connection import READ_RETRIES, Connection, translated
-from hummingbird_operator.errors import Unavailable
+from hummingbird_operator.errors import Invalid, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE, Token
 
 
@@ -34,14 +35,16 @@ class Reader:
     ) -> None:
         self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check, most=most)
         self._now = now
-        self._account: RawAccount | None = None
+        self._token: Callable[[], str] = (lambda: token) if isinstance(token, str) else token
+        self._account: tuple[str, RawAccount] | None = None
+        """By a hash of the token: a token that is replaced may be another account's."""
 
     def close(self) -> None:
         """Give the sockets back."""
         self._connection.close()
 
     def bot_id(self) -> int:
-        """The id of the account that the token belongs to, asked once."""
+        """The id of the account that the token belongs to, asked once for each token."""
         number = self._whose().id
         if number is None:
             raise Unavailable(SERVICE, "it does not say whose the token is")
@@ -58,10 +61,20 @@ class Reader:
             return ""
 
     def _whose(self) -> RawAccount:
-        found = self._account or read(RawAccount, self._get("/user", "the bot's account"))
+        known, current = self._account, self._token_hash()
+        if known is not None and current in ("", known[0]):
+            return known[1]
+        found = read(RawAccount, self._get("/user", "the bot's account"))
         if found.id is not None:
-            self._account = found
+            self._account = current, found
         return found
+
+    def _token_hash(self) -> str:
+        """Of the token that is configured now; empty while it cannot be read."""
+        try:
+            return hashlib.sha256(self._token().encode()).hexdigest()
+        except Invalid:
+            return ""
 
     def probe(self) -> None:
         """Whether GitLab answers the bot at all: ask for its account, now and without a second try.

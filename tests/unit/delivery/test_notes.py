@@ -9,7 +9,7 @@ import pytest
 from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.delivery.notes import Forbidden, InternalNoteRefused, Notes, Refused, TooLong
 from hummingbird_operator.errors import Invalid, LeadershipLost, NotFound, Unavailable
-from tests.standins.gitlab import GitLabStandIn
+from tests.standins.gitlab import GitLabStandIn, sample_fixture
 from tests.unit.delivery.pens import BODY, WHERE, answers, pen, posts, stored
 
 
@@ -354,6 +354,28 @@ def test_a_rotated_token_is_read_at_the_next_request_and_stands_in_no_repr(gitla
     assert notes.bot_id() == 1
     assert "bot-token" not in repr(notes) + repr(vars(notes))
     notes.close()
+
+
+def test_another_accounts_token_makes_it_another_bot_without_a_restart() -> None:
+    fixture = sample_fixture()
+    fixture["users"].append({"id": 11, "username": "project_10_bot_new", "tokens": {"new-bot-token": ["api"]}})
+    current = ["bot-token"]
+
+    def token() -> str:
+        if not current:
+            raise Invalid("gitlab.token_file", "cannot read it")
+        return current[0]
+
+    with GitLabStandIn(fixture) as gitlab:
+        notes = Notes(gitlab.url, token)
+        assert notes.bot_id() == 1
+        current[0] = "new-bot-token"
+        assert [notes.bot_id(), notes.bot_id()] == [11, 11]
+        assert sum(call.path.endswith("/user") for call in gitlab.calls) == 2
+        current.clear()
+        assert notes.bot_id() == 11, "a file that is being replaced changes nobody"
+        assert "new-bot-token" not in repr(vars(notes))
+        notes.close()
 
 
 def test_leadership_is_looked_at_right_before_each_write_and_never_for_a_read(gitlab: GitLabStandIn) -> None:
