@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
 from hummingbird_operator.config import Config
-from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline
+from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline, Said
 from hummingbird_operator.delivery.threads import Thread
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.event import BODY_BYTES, Event
@@ -502,6 +502,12 @@ class AnyForge:
 
     def probe(self) -> None:
         return
+
+    def host(self) -> str:
+        return ""
+
+    def said(self, project: str, iid: int, note_id: int) -> Said:
+        return Said(note_id, 7, system=False, internal=False, body="/hummingbird look")
 
     def thread(self, project: str, iid: int, discussion: str) -> Thread:
         raise NotFound("no such thread")
