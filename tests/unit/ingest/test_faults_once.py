@@ -109,7 +109,7 @@ async def test_every_event_has_a_lane_and_an_identity_however_little_it_says() -
 
 
 async def test_every_hand_over_is_a_message_for_a_queue_would_swallow_what_a_person_sent_again() -> None:
-    """S28, S15: FIFO queues swallow an identity for five minutes. Two messages of one event make one run, by its name."""
+    """S28, S15: FIFO queues swallow an identity for five minutes. Two messages of an event make one run, by name."""
     sent = Sent()
     queue = EventQueue(sent)
     failed = [pipeline(finished_at=f"2026-11-30 10:0{minute}:00 UTC") for minute in range(3)]
