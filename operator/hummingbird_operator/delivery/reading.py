@@ -88,10 +88,17 @@ class Reader:
         with translated(what):
             return self._connection.read.http_get(path, max_retries=READ_RETRIES)
 
-    def _list(self, path: str, what: str, *, page: int = 100) -> Iterator[Mapping[str, Any]]:
+    def _list(
+        self, path: str, what: str, *, page: int = 100, query: Mapping[str, str] | None = None
+    ) -> Iterator[Mapping[str, Any]]:
         """Follow next links to their end: a page may be short or empty without being the last."""
         with translated(what):
-            yield from self._connection.read.http_list(path, iterator=True, per_page=page, max_retries=READ_RETRIES)
+            try:
+                yield from self._connection.read.http_list(
+                    path, query_data=dict(query or {}), iterator=True, per_page=page, max_retries=READ_RETRIES
+                )
+            except (KeyError, TypeError) as error:  # python-gitlab counts through whatever JSON came
+                raise Unavailable(SERVICE, f"it answered with something other than a list of {what}") from error
 
 
 def project_path(project: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hummingbird_operator.delivery.connection import READ_RETRIES, translated
+from hummingbird_operator.delivery.connection import translated
 from hummingbird_operator.delivery.reading import Reader, project_path
 from hummingbird_operator.errors import HummingbirdError, Invalid, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
@@ -132,12 +132,9 @@ class Hooks(Reader):
         """Deliveries that ended in 5xx or without an answer, newest first, page by page."""
         with _about(project):
             path = f"{project_path(project)}/hooks/{hook_id}/events"
-            query = {"status": "server_failure"}
-            for raw in self._connection.read.http_list(
-                path, query_data=query, iterator=True, per_page=PAGE, max_retries=READ_RETRIES
-            ):
-                status = raw.get("response_status") if isinstance(raw, Mapping) else None
-                if not str(status).startswith(("2", "3", "4")):  # a GitLab that knows no filter
+            what, query = f"deliveries of {project}", {"status": "server_failure"}
+            for raw in self._list(path, what, page=PAGE, query=query):
+                if _failed(raw):
                     yield _delivery(raw)
 
 
@@ -171,6 +168,12 @@ def _hook(raw: object) -> Hook | None:
         return Hook.model_validate(raw)
     except ValidationError:
         return None
+
+
+def _failed(raw: object) -> bool:
+    """Also from a GitLab that knows no filter, which gives them all."""
+    status = raw.get("response_status") if isinstance(raw, Mapping) else None
+    return not str(status).startswith(("2", "3", "4"))
 
 
 def _delivery(raw: object) -> Delivery:

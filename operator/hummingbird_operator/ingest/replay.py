@@ -110,6 +110,8 @@ class Replay:
                 self._sooner(ASIDE_SECONDS)
             except HummingbirdError as error:
                 logger.warning("failed deliveries of %s cannot be replayed: %s", project, error)
+            except Exception as error:  # noqa: BLE001 - a fault of ours; its text could hold the payload
+                logger.error("the replay of %s failed: %s", project, type(error).__name__)
 
     async def _patiently(self, act: Callable[[], Awaitable[T]]) -> T:
         """Again and again while a service is away. Raises Unavailable where none is, and it failed a second time."""

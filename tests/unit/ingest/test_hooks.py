@@ -112,11 +112,16 @@ def test_rows_of_another_shape_hide_no_other() -> None:
     ]
 
 
-def test_an_answer_of_another_shape_is_a_service_that_is_away() -> None:
+@pytest.mark.parametrize("fault", [{"kind": "html"}, {"kind": "status", "status": 200}])
+def test_an_answer_of_another_shape_is_a_service_that_is_away(fault: dict[str, Any]) -> None:
+    """A sign-in page, and a JSON object where a list should be."""
     with gitlab() as (standin, hooks):
-        standin.fault("html", method="GET", path="hooks")
+        standin.fault(method="GET", path="hooks", **fault)
         with pytest.raises(Unavailable):
             hooks.hooks(APP)
+        standin.fault(method="GET", path="events", **fault)
+        with pytest.raises(Unavailable):
+            list(hooks.failed(APP, 7))
 
 
 def test_what_gitlab_leaves_out_or_sends_as_null_is_unknown_and_not_wrong() -> None:

@@ -117,20 +117,24 @@ async def test_a_service_that_came_back_between_the_two_calls_costs_no_delivery_
 
 
 @pytest.mark.parametrize("method", ["hooks", "failed"])
-async def test_a_project_whose_lists_fail_though_nothing_is_away_holds_back_no_other(method: str) -> None:
+@pytest.mark.parametrize("error", [Unavailable("GitLab", "it answered 500"), RuntimeError("a fault of ours")])
+async def test_a_project_whose_lists_fail_though_nothing_is_away_holds_back_no_other(
+    method: str, error: Exception
+) -> None:
     gitlab = Projects({"broken/app": [], "group/app": [failed(1)]})
     gitlab.listed = [Hook(id=7, url=URL, alert_status="disabled")]
     works = getattr(gitlab, method)
 
     def fails(project: str, *rest: int) -> Any:
         if project == "broken/app":
-            raise Unavailable("GitLab", "it answered 500")
+            raise error
         return works(project, *rest)
 
     setattr(gitlab, method, fails)
     await replay(gitlab).until_done()
     assert gitlab.handled == ["k1"]
-    assert gitlab.enabled == ([7] if method == "hooks" else [7, 7])
+    reached = method == "failed" and isinstance(error, Unavailable)
+    assert gitlab.enabled == ([7, 7] if reached else [7])
 
 
 async def test_a_row_of_another_shape_is_counted_once_and_passed_over() -> None:
