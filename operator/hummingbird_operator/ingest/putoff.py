@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -26,6 +25,8 @@ logger = logging.getLogger(__name__)
 PAUSES = (5.0, 15.0, 60.0, 120.0, 300.0, 600.0, 600.0, 600.0, 600.0, 600.0)
 """Seconds before each try that counts, an hour in all. One made while a service is away does not count."""
 MOST = 100
+SHARE = 20
+"""Of one merge request: whoever writes in a thread that cannot be read must not fill the room of all others."""
 CHARACTERS = 16 * 1024 * 1024
 TRY_SECONDS = 60.0
 TRIES_AT_ONCE = 4
@@ -40,21 +41,32 @@ class Queue(Protocol):
         """Returns once the event is safe. Raises a HummingbirdError."""
 
 
+@dataclass(frozen=True)
+class _Kept:
+    event: Event
+    size: int
+    lane: tuple[str, str]
+
+
 @dataclass
 class PutOff:
-    """What was put off, at most `most` events of `characters` of JSON; each ends done, failed, given up or lost."""
+    """What was put off, at most `most` events of `characters` of JSON, `share` of them of one merge request.
+
+    Each ends done, failed, queued, given up or lost. Above the share the oldest of that merge request is given up.
+    """
 
     handler: Handles
     queue: Queue | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     pauses: Sequence[float] = PAUSES
     most: int = MOST
+    share: int = SHARE
     characters: int = CHARACTERS
 
     def __post_init__(self) -> None:
         name, labels = "hummingbird_ingest_put_off", ["result"]
         self._ends = Counter(name, "Events that were put off, by their end", labels, registry=self.registry)
-        self._held: dict[asyncio.Task[None], Event] = {}
+        self._held: dict[asyncio.Task[None], _Kept] = {}
         self._size = 0
         self._open = True
         self._turns = asyncio.Semaphore(TRIES_AT_ONCE)
@@ -62,14 +74,25 @@ class PutOff:
     def take(self, event: Event) -> bool:
         """Whether the event is kept and tried again; not where there is no room, or after `close_door`."""
         payload, size = slim(event.payload)
-        if not self._open or len(self._held) >= self.most or self._size + size > self.characters:
+        kept = _Kept(replace(event, payload=payload), size, _lane(payload))
+        if not self._open:
             return False
-        kept = replace(event, payload=payload)
-        task = asyncio.create_task(self._again(kept))
+        same = [task for task, other in self._held.items() if other.lane == kept.lane]
+        if len(same) >= self.share:
+            self._give_up(same[0], "too many of its merge request are put off")
+        if len(self._held) >= self.most or self._size + size > self.characters:
+            return False
+        task = asyncio.create_task(self._again(kept.event))
         self._held[task] = kept
         self._size += size
-        task.add_done_callback(partial(self._gone, size))
+        task.add_done_callback(self._gone)
         return True
+
+    def _give_up(self, task: asyncio.Task[None], why: str) -> None:
+        logger.error("event %s is given up: %s", ascii(self._held[task].event.delivery), why)
+        self._ends.labels("given_up").inc()
+        task.cancel()
+        self._gone(task)
 
     async def idle(self) -> None:
         """Wait until nothing is put off any more."""
@@ -87,7 +110,7 @@ class PutOff:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.gather(*(self._last(event) for event in left.values()))
+        await asyncio.gather(*(self._last(kept.event) for kept in left.values()))
 
     async def _again(self, event: Event) -> None:
         for pause in self.pauses:
@@ -139,6 +162,13 @@ class PutOff:
             return ""
         return "queued"
 
-    def _gone(self, size: int, task: asyncio.Task[None]) -> None:
-        self._size -= size
-        del self._held[task]
+    def _gone(self, task: asyncio.Task[None]) -> None:
+        kept = self._held.pop(task, None)
+        self._size -= kept.size if kept else 0
+
+
+def _lane(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Project and merge request, as the event names them, in whatever shape."""
+    project, request, own = (payload.get(name) for name in ("project", "merge_request", "object_attributes"))
+    named = request if isinstance(request, Mapping) else own if isinstance(own, Mapping) else {}
+    return str(project.get("id") if isinstance(project, Mapping) else "")[:40], str(named.get("iid"))[:40]

@@ -100,6 +100,24 @@ async def test_it_is_bounded_in_number_and_memory_and_takes_nothing_at_the_end()
     assert not put_off.take(event(5))
 
 
+async def test_one_merge_request_takes_its_share_and_no_more_and_its_oldest_gives_way() -> None:
+    """Whoever may comment could else fill the list with replies that fail, and the 503 after it disable the hook."""
+
+    def reply(number: int, iid: int) -> Event:
+        return event(number, project={"id": 10}, merge_request={"iid": iid})
+
+    handler = Scripted()
+    put_off = PutOff(handler, handler, most=4, share=2)
+    assert all(put_off.take(reply(number, 42)) for number in range(1, 10))
+    assert put_off.take(reply(20, 43))
+    assert put_off.take(event(21, project={"id": 10}, object_attributes={"iid": 44}))
+    assert put_off.take(reply(10, 42))
+    assert not put_off.take(reply(22, 45))
+    assert ended(put_off, "given_up") == 8
+    await put_off.close()
+    assert {one.delivery for one in handler.queued} == {"k9", "k10", "k20", "k21"}
+
+
 async def test_a_place_is_free_again_after_an_end() -> None:
     put_off = PutOff(Scripted(), most=1, pauses=(0,))
     assert put_off.take(event(1))
