@@ -28,13 +28,19 @@ BODY_BYTES = 25 * 1024 * 1024
 """What a forge sends at most in one webhook, and what a message may be unpacked to."""
 DEPTH = 100
 """Levels of nesting; real events have fewer than ten."""
-MARKS = 5_000_000
-"""Commas and brackets of a body: each may become an object of sixty bytes, and real events have thousands."""
+MARKS = 200_000
+"""Commas and brackets of a body outside its texts: each may become an object of two hundred bytes; real events have a
+few thousand."""
+DELIVERY_CHARACTERS = 100
+"""Of a delivery's id, which is for logs; SNS and GitLab send UUIDs."""
 
 _CHUNK = 64 * 1024
 _GZIP = 31  # zlib's window bits for a gzip header
 _NESTED_TEXTS = 3
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""Every text in JSON, the last one also where its end is missing: a pattern that can fail tries again and again."""
 
 
 class BadMessage(HummingbirdError):
@@ -114,7 +120,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 def _parsed(raw: bytes) -> Any:
     if len(raw) > BODY_BYTES:
         raise BadMessage(f"the body has {len(raw)} bytes, at most {BODY_BYTES} are read")
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MARKS:
+    if _holds_too_much(raw):
         raise BadMessage(f"the body holds more than {MARKS} values")
     try:
         value = json.loads(
@@ -126,7 +132,20 @@ def _parsed(raw: bytes) -> Any:
         raise BadMessage(f"the body nests deeper than {DEPTH} levels") from error
     except ValueError as error:
         raise BadMessage(f"the body is not JSON: {_short(error)}") from error
-    return _checked(value)
+    _check_depth(value)
+    return _mended(value) if _ESCAPED_SURROGATE.search(raw) else value
+
+
+def _holds_too_much(raw: bytes) -> bool:
+    """Whether there are too many marks outside texts: a log or a table in a description may hold more within one."""
+    marks = _marks(raw, 0, len(raw))
+    if marks <= MARKS or raw.count(b'"') > 2 * MARKS:
+        return marks > MARKS
+    return marks - sum(_marks(raw, *text.span()) for text in _TEXTS.finditer(raw)) > MARKS
+
+
+def _marks(raw: bytes, start: int, end: int) -> int:
+    return raw.count(b",", start, end) + raw.count(b"[", start, end) + raw.count(b"{", start, end)
 
 
 def _content(content: str, attributes: Mapping[str, str]) -> dict[str, Any]:
@@ -144,7 +163,8 @@ def _content(content: str, attributes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _named(attributes: Mapping[str, str], payload: dict[str, Any], delivery: str) -> Event:
-    return Event(attributes.get("source") or "gitlab", attributes.get("event_type", ""), payload, delivery)
+    source, kind = attributes.get("source") or "gitlab", attributes.get("event_type", "")
+    return Event(source, kind, payload, delivery[:DELIVERY_CHARACTERS])
 
 
 def _is_envelope(outer: Mapping[str, Any]) -> bool:
@@ -220,29 +240,24 @@ def _finite(text: str) -> float:
     return value
 
 
-def _checked(value: Any) -> Any:
-    """The value with its lone surrogates replaced; no recursion of ours, whatever the depth."""
-    root = [value]
-    level: list[dict[Any, Any] | list[Any]] = [root]
+def _check_depth(value: Any) -> None:
+    """No recursion of ours, whatever the depth."""
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(DEPTH + 1):
-        deeper: list[dict[Any, Any] | list[Any]] = []
-        for container in level:
-            _mend(container)
-            inner = container.values() if isinstance(container, dict) else container
-            deeper += [one for one in inner if isinstance(one, dict | list)]
-        if not deeper:
-            return root[0]
-        level = deeper
+        if not level:
+            return
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for ones in inner for one in ones if isinstance(one, dict | list)]
     raise BadMessage(f"the body nests deeper than {DEPTH} levels")
 
 
-def _mend(container: dict[Any, Any] | list[Any]) -> None:
-    if isinstance(container, list):
-        container[:] = [_whole(one) for one in container]
-        return
-    mended = {_whole(name): _whole(one) for name, one in container.items()}
-    container.clear()
-    container.update(mended)
+def _mended(value: Any) -> Any:
+    """The value with its lone surrogates replaced; it nests no deeper than DEPTH."""
+    if isinstance(value, list):
+        return [_mended(one) for one in value]
+    if isinstance(value, dict):
+        return {_whole(name): _mended(one) for name, one in value.items()}
+    return _whole(value)
 
 
 def _whole(value: Any) -> Any:

@@ -18,6 +18,10 @@ from hummingbird_operator.problems import invalid
 
 Id = Annotated[int, Field(strict=True, ge=1, le=2**53 - 1)]
 Iid = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+NOTE_CHARACTERS = 1_000_001
+"""One more than GitLab takes: whatever is longer stays no note of GitLab's."""
+OTHER_CHARACTERS = 10_000
+
 Flag = Annotated[bool, Field(strict=True)] | None
 Moment = Annotated[str, Field(pattern=r"^[0-9A-Za-z :.+-]{1,40}$")]
 """A time in any of GitLab's forms; it is compared and hashed, never read."""
@@ -171,6 +175,22 @@ class PipelineEvent(Payload):
     user: User | None = None
 
 
+def read_part(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an event the fields that anything here looks at: builds, commits and changes may be megabytes.
+
+    Texts but the note's are cut where no real one is as long, so that an event that waits takes little memory.
+    """
+    return {name: _pruned(name, value) for name, value in payload.items() if name in _FIELDS}
+
+
+def _pruned(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return read_part(value)
+    if isinstance(value, str):
+        return value[: NOTE_CHARACTERS if name == "note" else OTHER_CHARACTERS]
+    return [] if isinstance(value, list) else value
+
+
 def home(payload: Mapping[str, Any]) -> str:
     """The host of the GitLab that the project of an event is in, by its own words; empty where it does not say."""
     project = payload.get("project")
@@ -180,6 +200,16 @@ def home(payload: Mapping[str, Any]) -> str:
     except ValueError:
         return ""
 
+
+_FIELDS = {"object_kind", "web_url"}.union(
+    *(
+        model.model_fields
+        for model in (
+            *(NoteEvent, NoteAttributes, MergeRequestEvent, MergeRequestAttributes, PipelineEvent, PipelineAttributes),
+            *(Project, User, Commit, MergeRequest),
+        )
+    )
+)
 
 P = TypeVar("P", bound=Payload)
 

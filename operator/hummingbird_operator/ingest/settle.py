@@ -7,12 +7,14 @@ import hashlib
 import logging
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hummingbird_operator.delivery.cleaning import clean, cut
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import BadMessage, Event, decode_message
 from hummingbird_operator.ingest.handle import Handles, NameTaken
 from hummingbird_operator.ingest.lease import Lease, Pauses
+from hummingbird_operator.ingest.payloads import read_part
 from hummingbird_operator.ingest.queue import Message, Queue
 
 logger = logging.getLogger(__name__)
@@ -26,8 +28,9 @@ LONE_ATTEMPTS = 10
 LONE_TRIES = 3
 """Tries of such a message in one receipt, with short pauses: most of what fails alone fails once."""
 FIRST_RETURN_SECONDS, LONGEST_RETURN_SECONDS = 30, 900
-INLINE_CHARACTERS = 32_768
-"""Longer bodies are decoded in a thread: the leases of others must be kept meanwhile."""
+INLINE_CHARACTERS = 2_048
+"""Longer bodies, and packed ones, which may unpack to a thousand times as much, are decoded in a thread, for the leases
+of others must be kept meanwhile; and one at a time, since as objects they take many times their bytes."""
 _REASON_CHARACTERS = 300
 
 
@@ -109,6 +112,7 @@ class Settlement:
         self._gate = gate
         self._topic_arns = tuple(topic_arns)
         self._has_dead_letters = False
+        self._one_by_one = asyncio.Lock()
 
     async def settle(self, lease: Lease) -> str:
         """Bring a message to its end, and say which: a label of SqsMetrics. Raises Invalid of the queue only."""
@@ -148,9 +152,15 @@ class Settlement:
         return end
 
     async def _decoded(self, message: Message) -> Event:
-        if len(message.body) <= INLINE_CHARACTERS:
-            return decode_message(message.body, message.attributes, self._topic_arns)
-        return await asyncio.to_thread(decode_message, message.body, message.attributes, self._topic_arns)
+        if _is_small(message):
+            return self._read(message)
+        async with self._one_by_one:
+            return await asyncio.to_thread(self._read, message)
+
+    def _read(self, message: Message) -> Event:
+        """The event without what nobody looks at: it may wait for hours."""
+        event = decode_message(message.body, message.attributes, self._topic_arns)
+        return replace(event, payload=read_part(event.payload))
 
     async def _wait(self, lease: Lease, error: Unavailable, seconds: float, away: Unavailable | None) -> str:
         """Keep the message until its next try; how it ended otherwise. Only an outage keeps the others waiting."""
@@ -204,6 +214,12 @@ def record(message: Message, error: BaseException) -> str:
     return (
         f"message {message.id} (sha256 {digest}, {len(message.body)} characters, receipt {message.receives}): {reason}"
     )
+
+
+def _is_small(message: Message) -> bool:
+    """Short, and surely not packed: no name in it is written with escapes."""
+    packed = bool(message.attributes.get("content_encoding")) or "gzip" in message.body or "\\" in message.body
+    return len(message.body) <= INLINE_CHARACTERS and not packed
 
 
 async def _first(events: Iterable[asyncio.Event], seconds: float) -> None:

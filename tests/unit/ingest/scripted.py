@@ -22,7 +22,7 @@ Step = Exception | float
 
 def body(name: str) -> str:
     """An event that the handler knows by that name."""
-    return json.dumps({"object_kind": "note", "name": name})
+    return json.dumps({"object_kind": "note", "object_attributes": {"note": name}})
 
 
 class Script:
@@ -36,14 +36,17 @@ class Script:
         """Whether the services answer when they are asked after an event met one that is away."""
         self.tries: list[tuple[str, float]] = []
         self.done: list[str] = []
+        self.fields: set[str] = set()
+        """Of all payloads."""
         self.busy = 0
         self.busiest = 0
         self._clock = clock
         self._queue = queue
 
     async def handle(self, event: Event) -> Outcome:
-        name = str(event.payload["name"])
+        name = str(event.payload["object_attributes"]["note"])
         self.tries.append((name, self._clock()))
+        self.fields |= set(event.payload)
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)
         try:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import decode_message, encode_envelope, parse_object
+from hummingbird_operator.ingest.payloads import read_part
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from tests.data.payloads import webhooks
 from tests.unit.ingest.desk import Desk, said, thread
@@ -158,3 +159,21 @@ def test_any_real_event_with_anything_in_it_replaced_or_missing_has_an_outcome(d
         elif isinstance(holder, dict):
             holder.pop(path[-1], None)
     assert decided(payload)
+
+
+@pytest.mark.parametrize("payload", REAL)
+def test_what_nobody_looks_at_is_left_out_and_changes_no_outcome(payload: dict[str, Any]) -> None:
+    long = {"builds": [{"id": 1}] * 1_000, "commits": [{}] * 1_000, "changes": {"title": {"current": "x" * 100_000}}}
+    attributes = {**payload["object_attributes"], "description": "x" * 1_000_000, "title": "t" * 100_000}
+    kept = read_part({**payload, **long, "object_attributes": attributes})
+    assert len(json.dumps(kept)) < 20_000
+    assert decided(kept) == decided(payload)
+
+
+def test_a_note_keeps_its_words_up_to_what_gitlab_takes() -> None:
+    assert len(read_part(note("x" * 2_000_000))["object_attributes"]["note"]) == 1_000_001
+
+
+def test_a_merge_request_of_a_fork_that_is_gone_still_says_so() -> None:
+    assert read_part(merge_request(source=None))["object_attributes"]["source"] is None
+    assert read_part(merge_request(source={"name": "App"}))["object_attributes"]["source"] == {}

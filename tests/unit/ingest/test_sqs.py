@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 
 import pytest
@@ -399,7 +400,7 @@ async def test_a_topic_that_is_not_ours_is_refused(it: Scene) -> None:
 
 def test_a_large_body_is_refused_by_its_size_and_its_record_is_short(caplog: pytest.LogCaptureFixture) -> None:
     async def story(it: Scene) -> None:
-        it.queue.put("[" * 30_000)
+        it.queue.put("[" * 2_000)
         it.start()
         await asyncio.sleep(1)
         await it.end()
@@ -407,6 +408,15 @@ def test_a_large_body_is_refused_by_its_size_and_its_record_is_short(caplog: pyt
 
     play(story)
     assert all(len(record.getMessage()) < 600 for record in caplog.records)
+
+
+@scene()
+async def test_what_waits_holds_only_what_is_looked_at(it: Scene) -> None:
+    it.queue.put(json.dumps({**json.loads(body("a")), "builds": [{"id": 1}] * 3, "commits": []}))
+    it.start()
+    await asyncio.sleep(1)
+    assert it.script.fields == {"object_kind", "object_attributes"}
+    await it.end()
 
 
 @scene()
