@@ -25,6 +25,8 @@ MOST_TOGETHER = 10
 MOST_WAITING = 20
 """Replies that may wait for one session."""
 
+REPLY_CUT = "[This reply was longer; its end was cut off.]"
+
 
 @dataclass(frozen=True)
 class Question:
@@ -75,20 +77,33 @@ def too_many(views: Iterable[RunView]) -> set[str]:
     return dropped
 
 
+def _shares(words: Sequence[str]) -> list[int]:
+    """Bytes for each of them: short ones are kept whole, and what they leave goes to the long ones."""
+    sizes = [len(text.encode(errors="surrogatepass")) for text in words]
+    shares, left = [0] * len(words), MESSAGE_BYTES
+    for done, index in enumerate(sorted(range(len(words)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], left // (len(words) - done))
+        left -= shares[index]
+    return shares
+
+
 def question_of(run: AgentRun, others: Sequence[AgentRun]) -> Question:
-    """The words of a run and of those that it answers too, each with its author; 32 KiB of UTF-8 in all."""
+    """The words of a run and of those that it answers too, each with its author; 32 KiB of UTF-8 in all.
+
+    Where that is not enough, the longest are cut, each where it stands.
+    """
     if not others:
         text, cut = cut_message(run.spec.message or "")
         return Question(text, cut)
-    each = MESSAGE_BYTES // (len(others) + 1)
+    asking = [run, *others]
+    words = [asked.spec.message or "" for asked in asking]
     parts = ["Several replies came while you were busy. Answer them together."]
     cut = False
-    for number, asked in enumerate([run, *others], 1):
-        words = asked.spec.message or ""
+    for number, (asked, text, share) in enumerate(zip(asking, words, _shares(words), strict=True), 1):
         author = (asked.spec.trigger and asked.spec.trigger.author) or "somebody"
-        kept = utf8_prefix(words, each)
-        cut = cut or len(kept) < len(words)
-        parts.append(f"Reply {number}, from {author}:\n{kept}")
+        kept = utf8_prefix(text, share)
+        parts.append(f"Reply {number}, from {author}:\n{kept}" + ("" if kept == text else f"\n{REPLY_CUT}"))
+        cut = cut or kept != text
     return Question("\n\n".join(parts), cut, tuple(other.metadata.name for other in others))
 
 

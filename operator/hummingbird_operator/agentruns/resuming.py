@@ -73,7 +73,8 @@ def opening(
     task: Task, saved: SavedSession | None, model: ModelAdapter, question: Question, notice: str
 ) -> list[Content]:
     """The conversation up to and including what the model is asked now; `notice`: what it must be told before that."""
-    message = question.text + (f"\n\n{CUT}" if question.cut else "")
+    # of several, each says itself where it is cut
+    message = question.text + (f"\n\n{CUT}" if question.cut and not question.runs else "")
     if saved is not None:
         message = f"[{notice}]\n\n{message}" if notice else message
         try:

@@ -60,6 +60,8 @@ class Conversation:
     """For the note: at most 90,000 characters."""
     answer_uri: str = ""
     resumed_etag: str | None = None
+    cut: bool = False
+    """Of what people asked, the model has not seen all."""
     internal: bool = False
     """This run, or one before it in its session, was internal: the session is from now on."""
 
@@ -240,6 +242,7 @@ class Worker:
             tools=tools,
             transcript=_transcript(task, messages, result, limit=NOTE_LIMIT),
             resumed_etag=saved.etag if saved else None,
+            cut=question.cut,
             internal=task.order.internal or (saved is not None and saved.internal),
         )
 
