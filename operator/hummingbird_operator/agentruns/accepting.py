@@ -14,7 +14,9 @@ from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.resolve import Order
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import Notice
+from hummingbird_operator.delivery.refusals import Forbidden
 from hummingbird_operator.errors import Doubt, HummingbirdError, Invalid, NotFound, Unavailable
+from hummingbird_operator.forges.gitlab import SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -53,11 +55,14 @@ class Accepting:
         quiet: Callable[[AgentRun], Awaitable[None]],
         metrics: Metrics,
         clock: Callable[[], datetime],
+        patience: timedelta = timedelta(days=1),
     ) -> None:
         """`check` raises Invalid where a secret or a model that the order needs is not to be had.
 
-        `quiet` ends what runs in the run's sandbox, as far as that can be done soon.
+        `quiet` ends what runs in the run's sandbox, as far as that can be done soon. `patience`: how long a role
+        that the bot lost is waited for.
         """
+        self._patience = patience
         self._status = status
         self._notebook = notebook
         self._recorder = recorder
@@ -84,16 +89,29 @@ class Accepting:
             if facts.order.notice is None:
                 await asyncio.to_thread(self._check, facts.order)  # it reads secrets from files
             sha = await self._head_sha(facts.order)
+        except Forbidden as refusal:  # it may be given back
+            if self._patience_over(facts.run):
+                await self.refuse(facts, Decision(Step.REFUSE, c.Failure.INVALID, str(refusal)), control)
+                return
+            await self._held_up(facts, f"{refusal}; tried again for {self._patience}")
+            raise Unavailable(SERVICE, str(refusal)) from refusal
         except Invalid as refusal:
             await self.refuse(facts, Decision(Step.REFUSE, c.Failure.INVALID, str(refusal)), control)
             return
         except Unavailable as error:
-            status = objects.held_up(facts.run, facts.me, f"{error}; tried again until it answers", self._clock())
-            if status is not None:  # or kubectl would show a run that nobody looks at
-                await self._status.take_over(facts.run, status)
+            await self._held_up(facts, f"{error}; tried again until it answers")
             raise
         status = objects.accepted(facts.run, facts.me, facts.order, sha, self._clock())
         await self._status.take_over(facts.run, status)
+
+    async def _held_up(self, facts: Facts, why: str) -> None:
+        status = objects.held_up(facts.run, facts.me, why, self._clock())
+        if status is not None:  # or kubectl would show a run that nobody looks at
+            await self._status.take_over(facts.run, status)
+
+    def _patience_over(self, run: AgentRun) -> bool:
+        held = c.find(run.status.conditions, c.RunCondition.ACCEPTED)
+        return held is not None and self._clock() - datetime.fromisoformat(held.last_transition_time) >= self._patience
 
     async def _head_sha(self, order: Order) -> str | None:
         if order.target is None or self._notebook is None or order.notice is not None:

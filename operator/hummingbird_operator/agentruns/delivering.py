@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.facts import Facts
-from hummingbird_operator.agentruns.noting import Noting, noted
+from hummingbird_operator.agentruns.noting import Noting
 from hummingbird_operator.api import conditions as c
-from hummingbird_operator.delivery.refusals import Forbidden, TooLong
+from hummingbird_operator.api.agentrun import Delivery, NoteStatus
+from hummingbird_operator.delivery.refusals import Forbidden, InternalNoteRefused, TooLong
 from hummingbird_operator.errors import Doubt, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.agentruns.status import StatusWriter
     from hummingbird_operator.agentruns.work import Conversation
-    from hummingbird_operator.api.agentrun import AgentRun, AgentRunSpec, NoteStatus
+    from hummingbird_operator.api.agentrun import AgentRun, AgentRunSpec, GitLabTarget
 
 logger = logging.getLogger(__name__)
 
@@ -53,19 +54,22 @@ class Delivering:
 
     async def deliver(self, facts: Facts, said: Conversation | None, control: Control) -> None:
         """Put the outcome into the note; where the forge is away, come back later without sandbox or lane."""
-        run, order = facts.run, facts.order
-        if facts.refused and objects.asked_in_a_comment(run):
-            await self._refusal(run, control)
-        elif isinstance(order, Invalid):
-            await self._orphan(run, control)
-        elif order.target is None or run.status.note is None:
+        run, order, note = facts.run, facts.order, facts.run.status.note
+        reason = _reason(run)
+        if reason == c.Failure.INTERNAL_NOTE_REFUSED and note is not None:
+            await self._settled(run, control, self._taken_back(run))
+        elif reason == c.Success.MERGED and note is not None:
+            await self._settled(run, control, self._removed(run))
+        elif isinstance(order, Invalid) or (note is None and _owes_words(facts)):
+            await self._settled(run, control, self._words(run, order, wanted=_owes_words(facts)), words=True)
+        elif order.target is None or note is None:
             await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
-        elif order.notice is not None and run.status.note.id is not None:
-            await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, run.status.note.url or "")
+        elif order.notice is not None and note.id is not None:
+            await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url or "")
         else:
             await self._settled(run, control, self._outcome(facts, order, said))
 
-    async def _outcome(self, facts: Facts, order: Order, said: Conversation | None) -> Note | None:
+    async def _outcome(self, facts: Facts, order: Order, said: Conversation | None) -> NoteStatus | None:
         """The note with the outcome; None where none was posted and nobody wants one any more."""
         assert order.target is not None  # noqa: S101
         run, noting = facts.run, self._noting
@@ -78,60 +82,67 @@ class Delivering:
                 return await self.write(run, order, standing, said, prompt=prompt)
             except NotFound:
                 logger.info("the note is gone, and posted anew", extra={"run": run.metadata.name})
-        run = await noting.attempt(run)
         body = self._pages.placeholder(run, order)
-        standing = noted(run, await noting.post(run, order.target, body, internal=order.internal))
+        standing = await noting.posted(run, order.target, body, internal=order.internal)
         return await self.write(run, order, standing, said, prompt=prompt)
 
-    async def _refusal(self, run: AgentRun, control: Control) -> None:
-        """What is wrong with a run that somebody asked for in a comment: whoever asked must not wait for ever."""
-        target = run.spec.target.gitlab if run.spec.target else None
-        internal = self._visibility(run.spec)
-        if target is None or internal is None or self._notebook is None:
-            await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "nothing may be written there")
-            return
-        try:
-            note = await self._noting.standing(run, target, internal=internal) if run.status.note else None
-            if note is None:
-                run = await self._noting.attempt(run)
-                note = noted(run, await self._noting.post(run, target, self._pages.orphan(run), internal=internal))
-        except Doubt:
-            raise
-        except Unavailable as error:
-            await self._later(run, control, error)
-        except (Invalid, NotFound) as error:  # the refusal itself is the news
-            await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, str(error), note=None)
-        else:
-            await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url or "", note=note)
+    async def _words(self, run: AgentRun, order: Order | Invalid, *, wanted: bool) -> NoteStatus | None:
+        """What became of a run without an order, or without a note; `wanted`: where none stands, one is posted.
 
-    async def _orphan(self, run: AgentRun, control: Control) -> None:
-        """The configuration no longer knows the run's workflow or project: its note must not say Running for ever."""
-        target = run.spec.target.gitlab if run.spec.target else None
-        note = run.status.note
-        if target is None or note is None or note.id is None or self._notebook is None:
-            await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "there is no note to write")
-            return
-        await self._settled(run, control, self._notebook.update(target, note, self._pages.orphan(run)))
+        The note of a run whose workflow or project is configured no more must not say Running for ever, and whoever
+        asked in a comment must not wait for ever.
+        """
+        target, internal = _target(run), self._visibility(run.spec)
+        if target is None or self._notebook is None:
+            return None
+        body = self._pages.orphan(run, order)
+        standing = await self._noting.standing(run, target, internal=bool(internal)) if run.status.note else None
+        if standing is not None:
+            try:
+                return _edited(standing, await self._notebook.update(target, standing, body))
+            except NotFound:
+                logger.info("the note is gone", extra={"run": run.metadata.name})
+        if not wanted or internal is None:
+            return None
+        return await self._noting.posted(run, target, body, internal=internal)
 
-    async def _settled(self, run: AgentRun, control: Control, writing: Awaitable[Note | None]) -> None:
-        """What came of writing the note, as the condition Delivered."""
+    async def _taken_back(self, run: AgentRun) -> None:
+        """Nothing: what GitLab made public of an internal run is deleted, should that have failed before."""
+        if (target := _target(run)) is not None:
+            await self._noting.take_back(run, target)
+
+    async def _removed(self, run: AgentRun) -> None:
+        """Nothing: another run's note answers these words, and a placeholder that was posted meanwhile says no more."""
+        target = _target(run)
+        if target is not None and self._notebook is not None:
+            standing = await self._noting.standing(run, target, internal=False)
+            if standing is not None and standing.id is not None:
+                await self._notebook.delete(target, standing.id)
+
+    async def _settled(
+        self, run: AgentRun, control: Control, writing: Awaitable[NoteStatus | None], *, words: bool = False
+    ) -> None:
+        """What came of writing the note, as the condition Delivered; `words`: the run failed before there was one."""
         try:
-            note = await writing
+            note = await _nothing_public(self._noting, run, writing)
         except Doubt:
             raise
         except (Unavailable, Forbidden) as error:
             await self._later(run, control, error)
         except (Invalid, NotFound) as error:
-            await self.settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
+            if words and _reason(run) != c.Checkpoint.COMPLETED:  # the failure itself is the news
+                await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, str(error), note=None)
+            else:
+                await self.settle(run, "False", c.Failure.DELIVERY_FAILED, str(error))
         else:
             if note is None:
-                await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "no note was posted")
+                await self.settle(run, "True", c.Checkpoint.NOTHING_TO_DELIVER, "no note is left there", note=None)
             else:
-                await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url, note=noted(run, note))
+                await self.settle(run, "True", c.Checkpoint.NOTE_WRITTEN, note.url or "", note=note)
 
     async def write(
         self, run: AgentRun, order: Order, note: NoteStatus, said: Conversation | None, *, prompt: bool
-    ) -> Note:
+    ) -> NoteStatus:
         """The outcome in that note; `prompt`: a reply would find the session. Raises NotFound when the note is gone."""
         assert self._notebook is not None  # noqa: S101
         assert order.target is not None  # noqa: S101
@@ -139,9 +150,10 @@ class Delivering:
         invited = prompt and run.spec.session is None
         body = self._pages.outcome(run, order, said, head, prompt=invited)
         try:
-            return await self._notebook.update(order.target, note, body)
+            return _edited(note, await self._notebook.update(order.target, note, body))
         except TooLong:  # of a proxy's limit only the proxy knows
-            return await self._notebook.update(order.target, note, self._pages.short(run, order, said, head))
+            short = self._pages.short(run, order, said, head)
+            return _edited(note, await self._notebook.update(order.target, note, short))
 
     async def give_up(self, run: AgentRun, control: Control) -> None:
         """Without an answer of the forge: the run was deleted, and nobody will come back to it."""
@@ -168,3 +180,34 @@ class Delivering:
         """Write the condition Delivered."""
         delivered = (c.RunCondition.DELIVERED, status, reason, message)
         await self._status.write(run, objects.with_status(run, self._clock(), delivered, **changes))
+
+
+async def _nothing_public(noting: Noting, run: AgentRun, writing: Awaitable[NoteStatus | None]) -> NoteStatus | None:
+    """What was written. One that came out public and must not be is looked for again: its deletion may have failed."""
+    try:
+        return await writing
+    except InternalNoteRefused:
+        if (target := _target(run)) is not None:
+            await noting.take_back(run, target)
+        raise
+
+
+def _owes_words(facts: Facts) -> bool:
+    """Somebody asked for the run in a comment, and nothing there has told, or will tell, what became of it."""
+    run, reason = facts.run, _reason(facts.run)
+    told = {*c.Success, c.Failure.CANCELLED, c.Failure.DROPPED, c.Failure.INTERNAL_NOTE_REFUSED}
+    asked = objects.asked_in_a_comment(run) and run.spec.delivery is not Delivery.NONE
+    return asked and reason not in told and facts.carrier is None
+
+
+def _reason(run: AgentRun) -> str:
+    answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+    return answered.reason if answered else ""
+
+
+def _target(run: AgentRun) -> GitLabTarget | None:
+    return run.spec.target.gitlab if run.spec.target else None
+
+
+def _edited(before: NoteStatus, note: Note) -> NoteStatus:
+    return NoteStatus(id=note.id, discussion=note.discussion, url=note.url, attempted_at=before.attempted_at)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hummingbird_operator.agentruns.resolve import Order
     from hummingbird_operator.agentruns.work import Conversation
     from hummingbird_operator.api.agentrun import AgentRun, GitLabTarget, NoteStatus
+    from hummingbird_operator.errors import Invalid
 
 T = TypeVar("T")
 
@@ -77,6 +78,9 @@ class Forge(Protocol):
     def find(self, project: str, iid: int, *, run: str | None = None, key: str | None = None) -> Sequence[Note]:
         """The bot's notes with that run in their marker, lowest id first."""
 
+    def one(self, project: str, iid: int, note_id: int) -> Marked | None:
+        """One note of the bot; None where it is gone, or has no marker."""
+
     def marked(self, project: str, iid: int) -> Sequence[Marked]:
         """All of the bot's notes that carry a marker, lowest id first."""
 
@@ -96,8 +100,8 @@ class Forge(Protocol):
 class Pages(Protocol):
     """Renders the bodies of a run's note, inert and with its marker."""
 
-    def orphan(self, run: AgentRun) -> str:
-        """What is known of a run whose order cannot be resolved any more."""
+    def orphan(self, run: AgentRun, order: Order | Invalid) -> str:
+        """What is known of a run whose order cannot be resolved any more, or that ended before it had a note."""
 
     def placeholder(self, run: AgentRun, order: Order) -> str:
         """What stands there while the agent works; of a notice, all that there is to say."""
@@ -123,6 +127,10 @@ class Notebook:
     async def find(self, target: GitLabTarget, run: str) -> Sequence[Note]:
         """The notes of that run, lowest id first."""
         return await self._call(lambda: self._forge.find(target.project, target.merge_request, run=run))
+
+    async def one(self, target: GitLabTarget, note_id: int) -> Marked | None:
+        """One note, without the others being listed."""
+        return await self._call(lambda: self._forge.one(target.project, target.merge_request, note_id))
 
     async def marked(self, target: GitLabTarget) -> Sequence[Marked]:
         """All of the bot's notes with a marker, lowest id first."""

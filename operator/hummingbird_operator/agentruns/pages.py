@@ -12,6 +12,7 @@ from hummingbird_operator.api.agentrun import Notice
 from hummingbird_operator.delivery import bodies
 from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.delivery.parts import Footer
+from hummingbird_operator.errors import Invalid
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.notebook import Head
@@ -26,7 +27,15 @@ STATES: dict[str, str] = {
     c.Success.SUPERSEDED: "superseded",
 }
 """The marker's state by the run's outcome; any other is failed."""
+UNFIT = {
+    "spec.workflow": "There is no such workflow here (any more).",
+    "spec.target.gitlab.project": "This workflow is not set up for this project.",
+}
+"""What the thread is told of a refusal, by the field that it names."""
+UNFIT_OTHERWISE = "The run cannot be carried out as it was asked for."
 CUT = "Your message was longer than 32 KiB: the agent has seen only its beginning."
+
+MERGED_CUT = "The messages were longer than 32 KiB together: of the longest, the agent has seen only the beginning."
 
 
 class NotePages:
@@ -65,12 +74,26 @@ class NotePages:
             return bodies.unknown_command(order.message, commands, marker=marker)
         return bodies.denied(marker=marker) if notice is Notice.DENIED else bodies.queue_full(marker=marker)
 
-    def orphan(self, run: AgentRun) -> str:
-        """What is known of a run whose workflow or project the configuration no longer has."""
+    def orphan(self, run: AgentRun, order: Order | Invalid) -> str:
+        """What is known of a run whose workflow or project is configured no more, or that ended before its note.
+
+        A refusal's own sentence names other projects, workflows and settings: it stands in the status, not here.
+        """
         answered = c.find(run.status.conditions, c.RunCondition.ANSWERED)
+        reason = answered.reason if answered else c.Failure.INVALID
         text = run.status.answer.text if run.status.answer else ""
-        message = f"{answered.reason}: {answered.message}" if answered else "the run cannot go on"
-        return bodies.failure(message, marker=_marker(run, "failed"), partial=text, secrets=self._secrets())
+        footer, secrets = self._footer(run, None), self._secrets()
+        if reason == c.Checkpoint.COMPLETED and footer is not None:
+            return bodies.answer(text, footer=footer, marker=_marker(run, "done"), secrets=secrets)
+        said = f"{reason}: {answered.message}" if answered and reason != c.Failure.INVALID else _unfit(order)
+        return bodies.failure(
+            f"{said}\n\nWho runs Hummingbird here finds more with `{_describe(run)}`.",
+            workflow=run.spec.workflow if isinstance(order, Order) else "",
+            marker=_marker(run, STATES.get(reason, "failed")),
+            partial=text,
+            footer=footer,
+            secrets=secrets,
+        )
 
     def outcome(self, run: AgentRun, order: Order, said: Conversation | None, head: Head, *, prompt: bool) -> str:
         """The answer, or why there is none, with what was found until then."""
@@ -78,7 +101,7 @@ class NotePages:
         reason = answered.reason if answered else c.Checkpoint.COMPLETED
         message = answered.message if answered else ""
         secrets = self._secrets()
-        footer = self._footer(run, order, said, head)
+        footer = self._footer(run, said, head, pipeline=order.workflow.entry.action == "pipeline")
         # without the store, the status still has the beginning of the answer
         kept = run.status.answer.text if run.status.answer else ""
         transcript, text = (said.transcript, said.result.text) if said else ("", kept)
@@ -90,7 +113,7 @@ class NotePages:
                 transcript=transcript,
                 reply_prompt=prompt,
                 by_comment=self._by_comment,
-                notices=[CUT] if order.message_cut else [],
+                notices=_cuts(run, order, said),
                 secrets=secrets,
             )
         if (words := _without_session(run, reason, message, secrets)) is not None:
@@ -113,9 +136,8 @@ class NotePages:
             return bodies.timed_out(
                 seconds, marker=marker, partial=text, footer=footer, transcript=transcript, secrets=secrets
             )
-        where = f"kubectl describe agentrun {run.metadata.name} -n {run.metadata.namespace}"
         return bodies.failure(
-            f"{reason}: {message}\n\nWho runs Hummingbird here finds more with `{where}`.",
+            f"{reason}: {message}\n\nWho runs Hummingbird here finds more with `{_describe(run)}`.",
             workflow=order.workflow.name,
             marker=_marker(run, "failed"),
             partial=text,
@@ -132,17 +154,19 @@ class NotePages:
         return bodies.too_long(
             marker=_marker(run, STATES.get(reason, "failed")),
             partial=text,
-            footer=self._footer(run, order, said, head),
+            footer=self._footer(run, said, head, pipeline=order.workflow.entry.action == "pipeline"),
             secrets=self._secrets(),
         )
 
-    def _footer(self, run: AgentRun, order: Order, said: Conversation | None, head: Head) -> Footer | None:
+    def _footer(
+        self, run: AgentRun, said: Conversation | None, head: Head | None = None, *, pipeline: bool = False
+    ) -> Footer | None:
         resolved, used = run.status.resolved, run.status.usage
         if said is None and used is None:
             return None
         model = (resolved and resolved.model) or ""
         sha = resolved.head_sha if resolved else None
-        moved = [f"commits after {sha[:12]}"] if sha and head.sha and head.sha != sha else []
+        moved = [f"commits after {sha[:12]}"] if sha and head and head.sha and head.sha != sha else []
         if said is not None:
             result, usage = said.result, said.result.usage
             counted = (result.iterations, usage.total_input_tokens, usage.output_tokens, result.cost_usd)
@@ -160,7 +184,7 @@ class NotePages:
             cost_is_ceiling=not self._has_price(model),
             sha=sha,
             incomplete=[*(said.result.incomplete if said else (NO_TRANSCRIPT,)), *moved],
-            pipeline_green=head.pipeline_status == "success" and order.workflow.entry.action == "pipeline",
+            pipeline_green=pipeline and head is not None and head.pipeline_status == "success",
         )
 
 
@@ -178,6 +202,22 @@ def _without_session(run: AgentRun, reason: str, why: str, secrets: Sequence[str
     return None
 
 
+def _cuts(run: AgentRun, order: Order, said: Conversation | None) -> list[str]:
+    """What the people who asked must know of their words."""
+    if run.status.merged:
+        return [MERGED_CUT] if said is not None and said.cut else []
+    return [CUT] if order.message_cut else []
+
+
+def _unfit(order: Order | Invalid) -> str:
+    """Why a run cannot be carried out, by the place of the fault alone."""
+    return UNFIT.get(order.where, UNFIT_OTHERWISE) if isinstance(order, Invalid) else UNFIT_OTHERWISE
+
+
+def _describe(run: AgentRun) -> str:
+    return f"kubectl describe agentrun {run.metadata.name} -n {run.metadata.namespace}"
+
+
 def _seconds(run: AgentRun) -> int | None:
     limits = run.status.resolved.limits if run.status.resolved else None
     return limits.timeout_seconds if limits else None
@@ -188,7 +228,8 @@ def _marker(run: AgentRun, state: str) -> Marker:
         return Marker(None, run=run.metadata.uid, key=run.metadata.name, state=state, notice=run.spec.notice)
     trigger, resolved = run.spec.trigger, run.status.resolved
     # only an automatic run, or a bare command, speaks for its commit
-    speaks = trigger is None or trigger.automatic or not run.spec.message
+    automatic = trigger is not None and trigger.automatic
+    speaks = run.spec.session is None and (automatic or not run.spec.message)
     return Marker(
         id=session_id(run),
         wf=run.spec.workflow,

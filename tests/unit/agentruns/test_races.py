@@ -524,7 +524,8 @@ async def test_who_asked_for_what_cannot_be_is_told_in_the_thread(world: World) 
     assert outcome(world, "reply") == ("False", "Invalid")
     (note,) = world.notes_of(world.run("reply"))
     assert note.discussion_id == asked.discussion_id
-    assert "there is no workflow 'gone'" in note.body
+    assert "There is no such workflow here (any more)." in note.body
+    assert "there is no workflow 'gone'" in (world.run("reply").status.message or "")
     assert [award["name"] for award in asked.emoji] == ["x"]
 
 

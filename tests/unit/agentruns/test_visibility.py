@@ -88,3 +88,44 @@ async def test_a_conversation_of_an_older_operator_goes_on_where_its_next_run_ma
     await world.live()
     assert world.condition("Succeeded", "reply") == ("True", "Completed")
     assert stored(world, session)["internal"] is internal
+
+
+@pytest.mark.parametrize("moment", ["placeholder", "delivery"])
+async def test_an_internal_note_that_came_out_public_is_deleted_also_when_that_fails_at_first(
+    world: World, moment: str
+) -> None:
+    world.internal = True
+    if moment == "placeholder":
+        forbid_internal(world)
+        world.fault("status", "DELETE", status=502, times=2)
+        world.event("one")
+        await world.live()
+        assert world.condition("Succeeded", "one") == ("False", "InternalNoteRefused")
+    else:
+        world.model_waits_at(2)
+        world.event("one")
+        world.start()
+        await world.until_now(lambda: len(world.model.calls) == 3)
+        world.remove_note(world.notes[0])
+        forbid_internal(world)
+        world.fault("status", "DELETE", status=502, times=2)
+        world.model_goes_on()
+        await world.until(lambda: world.condition("Finished", "one") is not None)
+        assert world.condition("Succeeded", "one") == ("False", "DeliveryFailed")
+    assert world.notes == []
+
+
+def forbid_internal(world: World) -> None:
+    """GitLab drops the flag of whoever is below Maintainer."""
+    with world.gitlab.state.lock:
+        project = world.gitlab.state.project(world.project)
+        assert project is not None
+        project.internal_min_level = 40
+
+
+async def test_a_refusal_that_is_not_about_visibility_keeps_its_own_reason(world: World) -> None:
+    world.internal = True
+    world.fault("status", "POST", status=400, body='{"message": "400 Bad request"}')
+    world.event("one")
+    await world.live()
+    assert world.condition("Succeeded", "one") == ("False", "DeliveryFailed")
