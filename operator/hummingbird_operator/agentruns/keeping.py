@@ -114,6 +114,7 @@ class Keeping:
             await self._saved(run, "False", c.Failure.STORE_UNAVAILABLE, str(error))
             return
         if kept is None:
+            await self._nothing_begun(run)
             await self._saved(run, "False", c.Checkpoint.NOTHING_TO_SAVE, "there is no conversation")
             return
         said, saved = kept
@@ -141,6 +142,17 @@ class Keeping:
         sandbox = self._sandboxes.open(member, control.saving) if member is not None and files else None
         save = partial(self._worker.save, task_of(facts, self._clock()), said, sandbox)
         return said, await self._in_thread(save, self._executor)
+
+    async def _nothing_begun(self, run: AgentRun) -> None:
+        """For whoever replies to its note; where it cannot be kept, the reply is told that there is no session."""
+        if run.spec.session is not None or run.spec.notice is not None or run.status.note is None:
+            return
+        try:
+            await self._in_thread(partial(self._worker.unbegun, run.metadata.uid), self._quick)
+        except Doubt:
+            raise
+        except Unavailable as error:
+            logger.info("that no model was asked is not kept: %s", error, extra={"run": run.metadata.name})
 
     async def _invite(self, facts: Facts, said: Conversation) -> None:
         """The second update: the prompt to reply, now that a reply would find the session."""

@@ -194,7 +194,7 @@ def _without_session(run: AgentRun, reason: str, why: str, secrets: Sequence[str
     if reason == c.Failure.SESSION_NOT_FOUND:
         return bodies.session_expired(marker=marker)
     if reason == c.Failure.SESSION_NOT_SAVED:
-        return bodies.session_never_saved(marker=marker, secrets=secrets)
+        return bodies.session_never_saved(marker=marker, why=why.removeprefix("spec.session: "), secrets=secrets)
     if reason == c.Failure.SESSION_INTERNAL:
         return bodies.session_internal(marker=marker)
     if reason == c.Failure.SESSION_UNREADABLE:

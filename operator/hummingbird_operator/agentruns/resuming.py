@@ -33,7 +33,7 @@ class SessionNotFound(SessionLost):
 
 
 class SessionNotSaved(SessionLost):
-    """Its run asked a model, but could not save what came of it."""
+    """Its run asked a model and could not save what came of it, or ended before it asked one."""
 
     reason = c.Failure.SESSION_NOT_SAVED
 
@@ -58,15 +58,30 @@ def resumed(task: Task, sessions: SessionStore, store: BlobStore) -> SavedSessio
         saved = sessions.load(task.session)
     except Invalid as error:
         raise SessionUnreadable(str(error)) from error
-    if saved is None and RunJournal(store, task.session).begun():  # a session has the uid of the run that began it
-        raise SessionNotSaved(f"the session {task.session} was never saved; start a new run")
     if saved is None:
-        raise SessionNotFound(f"there is no session {task.session} (any more); start a new run")
+        raise _missing(task.session, store)
     if saved.run != task.run:
         saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
         if saved.internal and task.order.notes and not task.order.internal:
             raise SessionInternal("this conversation is internal: it goes on only where the run's note is internal too")
     return saved
+
+
+def _missing(session: str, store: BlobStore) -> SessionLost:
+    if RunJournal(store, session).begun():  # a session has the uid of the run that began it
+        return SessionNotSaved(f"the session {session} was never saved; start a new run")
+    if store.get(_unbegun(session)) is not None:
+        return SessionNotSaved("its run ended before it asked a model; start a new run")
+    return SessionNotFound(f"there is no session {session} (any more); start a new run")
+
+
+def keep_unbegun(store: BlobStore, run: str) -> None:
+    """Note down that the run asked no model and never will: whoever replies to it finds no session, and reads why."""
+    store.create(_unbegun(run), b"ended before its first call\n")
+
+
+def _unbegun(run: str) -> str:
+    return f"runs/{run}/unbegun"
 
 
 def opening(

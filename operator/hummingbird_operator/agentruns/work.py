@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.entering import enter
 from hummingbird_operator.agentruns.following import Question
-from hummingbird_operator.agentruns.resuming import SessionLost, asked, opening, resumed
+from hummingbird_operator.agentruns.resuming import SessionLost, asked, keep_unbegun, opening, resumed
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.errors import Aborted, HummingbirdError, SandboxLost, Unavailable
@@ -167,6 +167,10 @@ class Worker:
 
     def _record(self, journal: RunJournal, answer: RecordedAnswer) -> str:
         return journal.record_answer(answer, self._clean(answer.text))
+
+    def unbegun(self, run: str) -> None:
+        """The run with this uid ended without a word to a model. Raises Unavailable."""
+        keep_unbegun(self._store, run)
 
     def admit(self, task: Task) -> None:
         """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""

@@ -229,6 +229,19 @@ async def test_only_a_run_without_words_and_session_speaks_for_its_commit(
     assert (marker.sha is not None) is speaks
 
 
+async def test_a_reply_to_a_run_that_asked_no_model_reads_that_it_never_began(world: World) -> None:
+    world.limits = {"run_timeout_seconds": 60}
+    world.pool.capacity = 0
+    world.event("first")
+    world.start()
+    await ended(world, "first")
+    world.pool.capacity = 10
+    world.command("reply", session=world.run("first").metadata.uid, message="and?")
+    await ended(world, "reply")
+    assert outcome(world, "reply") == ("False", "SessionNotSaved")
+    assert "its run ended before it asked a model" in told(world, "reply").body
+
+
 def words_of(*messages: str) -> list[Any]:
     trigger = {"source": "gitlab", "event": "note", "author": "alice"}
     return [run({"message": each, "trigger": trigger}, name=f"r{number}") for number, each in enumerate(messages)]
