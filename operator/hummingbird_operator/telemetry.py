@@ -118,6 +118,7 @@ class JsonFormatter(logging.Formatter):
             "message": self._clean(record.getMessage()),
         }
         line |= {key: getattr(record, key) for key in ("run", "pool", "step", "turn") if hasattr(record, key)}
+        line |= getattr(record, "told", {})
         if run := RUN.get():
             line.setdefault("run", run)
         if record.exc_info:

@@ -20,12 +20,12 @@ from hummingbird_operator.ingest.metrics import KINDS, SOURCES, IngestMetrics, k
 from hummingbird_operator.ingest.payloads import BadPayload, home
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.route import Asked, Router
+from hummingbird_operator.ingest.telling import Teller
 from hummingbird_operator.kube.client import KubeApi
 from hummingbird_operator.workflows import Workflows
 
 __all__ = ["Handler", "Handles", "NameTaken", "Outcome", "Reason"]
 
-_TOLD = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +66,7 @@ class Handler:
         intake = Intake(kube, namespace)
         self._desk = Desk(self._router, forge, intake, executor, clock, reaction_seconds, lag_seconds)
         self._away = Away(forge, kube, namespace, clock)
-        self._told: set[str] = set()
+        self._teller = Teller(self._router.like)
 
     async def away(self) -> Unavailable | None:
         """What is away for every event; None where GitLab and the API server answer, and one event failed alone.
@@ -95,7 +95,7 @@ class Handler:
             raise
         self._metrics.decided(event.source, kind, outcome.reason)
         self._metrics.seconds.labels(known(kind)).observe(self._clock() - began)
-        self._tell(event, outcome)
+        self._teller.tell(event, outcome)
         return outcome
 
     async def _decide(self, event: Event) -> Outcome:
@@ -151,16 +151,3 @@ class Handler:
                 self._desk.heard(note.project.path_with_namespace, note.object_attributes.discussion_id)
             return found
         return await (self._desk.asked(found) if isinstance(found, Asked) else self._desk.replied(found))
-
-    def _tell(self, event: Event, outcome: Outcome) -> None:
-        """One line for each event; a project that is not configured warns once, not at each of its events."""
-        level = logging.ERROR if outcome.reason is Reason.FORBIDDEN else logging.INFO
-        kind, runs = known(event.payload.get("object_kind")), " ".join(outcome.runs)
-        _log.log(level, "event %s %s: %s %s %s", kind, ascii(event.delivery), outcome.reason, outcome.detail, runs)
-        project = outcome.detail
-        if outcome.reason is not Reason.NO_PROJECT or project in self._told or len(self._told) >= _TOLD:
-            return
-        self._told.add(project)
-        like = self._router.like(project)
-        hint = f"; there is {like}: case counts" if like else ""
-        _log.warning("events of %s are dropped: projects in the configuration does not admit it%s", project, hint)

@@ -95,6 +95,9 @@ class Webhook:
             response = await self._receive(request)
         except HTTPException as refusal:
             response = await _refusal(request, refusal)
+            if refusal.status_code in (400, 413, 415):  # four of them disable the hook for everybody
+                text = f"a webhook was refused ({refusal.status_code}): {ascii(refusal.detail)[1:201]}"
+                self._warn(str(refusal.status_code), text)
         except ClientDisconnect:  # nobody reads this
             response = _answer(400, "disconnected", "the body did not come whole")
         except Exception as error:  # noqa: BLE001 - a fault of ours; its text could hold the payload
