@@ -154,13 +154,13 @@ def lead(
     gating = Gating(notebook, runs)
     noting = Noting(status, notebook, pages, gating, clock=now)
     internal = partial(visibility, config=config)
-    delivering = Delivering(
-        status, notebook, pages, noting, internal, retry_seconds=config.limits.delivery_retry_seconds, clock=now
-    )
+    longer = config.limits.delivery_retry_seconds
+    delivering = Delivering(status, notebook, pages, noting, internal, retry_seconds=longer, clock=now)
     patience = config.limits.retry_seconds
     keeping = Keeping(status, sandboxes, worker, delivering, threads, forge_threads, retry_seconds=patience, clock=now)
     claiming = Claiming(status, sandboxes, events, metrics, keeping.admit, clean, now)
-    accepting = Accepting(status, notebook, events, doors.check, claiming.quiet, metrics, now)
+    at_the_door = (status, notebook, events, doors.check, claiming.quiet, metrics, now)
+    accepting = Accepting(*at_the_door, retry_seconds=longer)
     working = Working(status, sandboxes, worker, threads, claiming.replace, metrics, clean, now, runs, gating.outdated)
     parts = (accepting, gating, noting, claiming, working, keeping)
     steps = {step: apply for part in parts for step, apply in part.steps().items()}

@@ -55,14 +55,15 @@ class Accepting:
         quiet: Callable[[AgentRun], Awaitable[None]],
         metrics: Metrics,
         clock: Callable[[], datetime],
-        patience: timedelta = timedelta(days=1),
+        *,
+        retry_seconds: int = 86_400,
     ) -> None:
         """`check` raises Invalid where a secret or a model that the order needs is not to be had.
 
-        `quiet` ends what runs in the run's sandbox, as far as that can be done soon. `patience`: how long a role
-        that the bot lost is waited for.
+        `quiet` ends what runs in the run's sandbox, as far as that can be done soon. `retry_seconds`: how long a
+        role that the bot lost is waited for.
         """
-        self._patience = patience
+        self._patience = timedelta(seconds=retry_seconds)
         self._status = status
         self._notebook = notebook
         self._recorder = recorder

@@ -156,7 +156,8 @@ class Process:
             clock=clock,
         )
         claiming = Claiming(self.status, sandboxes, world.events, metrics, keeping.admit, clean, clock)
-        accepting = Accepting(self.status, notebook, world.events, lambda _: None, claiming.quiet, metrics, clock)
+        at_the_door = (self.status, notebook, world.events, lambda _: None, claiming.quiet, metrics, clock)
+        accepting = Accepting(*at_the_door, retry_seconds=longer)
         at_work = (self.status, sandboxes, worker, threads, claiming.replace, metrics, clean, clock)
         working = Working(*at_work, self.runs, gating.outdated)
         parts = (accepting, gating, noting, claiming, working, keeping)

@@ -114,6 +114,15 @@ async def test_a_role_that_does_not_come_back_is_waited_for_and_then_the_run_end
     assert world.posts() < 60
 
 
+async def test_a_project_that_the_bot_never_sees_is_refused_when_the_patience_is_over(world: World) -> None:
+    world.limits = {"delivery_retry_seconds": 3600}
+    world.fault("status", "GET", times=100_000, **NO_PROJECT)
+    world.event("one")
+    await world.live()
+    assert outcome(world, "one") == ("False", "Invalid")
+    assert 3600 <= (world.clock() - NOW).total_seconds() < 3700
+
+
 async def test_a_note_that_gitlab_refused_for_the_moment_is_posted_when_it_says_and_not_looked_for(
     world: World,
 ) -> None:
