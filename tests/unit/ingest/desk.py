@@ -34,7 +34,7 @@ def thread(*notes: ThreadNote, discussion: str = THREAD, **changes: Any) -> Thre
 def written(number: int, body: str = "/hummingbird review", **changes: Any) -> Said:
     """A note as GitLab has it, and as `samples.note` tells of it."""
     fields = {"author_id": 7, "system": False, "internal": False, "created_at": "2026-11-30T10:00:00.000Z"}
-    return Said(**{**fields, "project_id": None, **changes}, id=number, body=body)
+    return Said(**{**fields, "project_id": 10, **changes}, id=number, body=body)
 
 
 class FakeForge:
@@ -54,7 +54,7 @@ class FakeForge:
         self.gone: set[int] = set()
         self.members: dict[str, list[int]] = {}
         """By thread: notes that people wrote in it."""
-        self.calls_itself = ""
+        self.calls_itself = "gitlab.example.com"
         self.resolved: list[str] = []
         self.reactions: list[tuple[str, int | None]] = []
         self.unhurried = threading.Event()
