@@ -170,3 +170,40 @@ def test_the_clock_is_the_real_one_where_none_is_given(gitlab: GitLabStandIn, no
     tomorrow = (datetime.now(UTC) + timedelta(days=2)).date().isoformat()
     answers(gitlab, "/members/all/", {"access_level": 30, "state": "active", "expires_at": tomorrow})
     assert notes.access_level("group/app", ALICE) == 30
+
+
+def test_a_note_is_told_with_who_wrote_it_where_and_whether_it_was_edited(gitlab: GitLabStandIn, notes: Notes) -> None:
+    written = gitlab.people.comments(*WHERE, "alice", "/hummingbird review")
+    said = notes.said(*WHERE, written.id)
+    assert (said.author_id, said.body, said.project_id) == (ALICE, "/hummingbird review", 10)
+    assert (said.system, said.internal, said.edited) == (False, False, False)
+    answers(gitlab, f"/notes/{written.id}", {"id": written.id, "confidential": True, "updated_at": "later"})
+    changed = notes.said(*WHERE, written.id)
+    assert (changed.author_id, changed.internal, changed.edited) == (None, True, True)
+    with pytest.raises(NotFound):
+        notes.said(*WHERE, 999_999)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("https://Git.example.com/bot", "git.example.com"), (None, ""), ("https://[", ""), ("no address", "")],
+)
+def test_gitlab_s_own_name_is_that_of_the_bots_page(
+    gitlab: GitLabStandIn, notes: Notes, address: str | None, host: str
+) -> None:
+    answers(gitlab, "/user", {"id": 1, "web_url": address})
+    assert notes.host() == host
+    assert notes.bot_id() == 1
+    assert sum(call.path.endswith("/user") for call in gitlab.calls) == 1
+
+
+def test_the_probe_asks_each_time_and_once(gitlab: GitLabStandIn, notes: Notes) -> None:
+    notes.bot_id()
+    gitlab.fault("status", path="/user", status=502, times=1)
+    with pytest.raises(Unavailable):
+        notes.probe()
+    notes.probe()
+    assert sum(call.path.endswith("/user") for call in gitlab.calls) == 3
+    answers(gitlab, "/user", {"message": "403 Forbidden - accept the Terms of Service"}, status=403)
+    with pytest.raises(Forbidden):
+        notes.probe()
