@@ -71,7 +71,7 @@ def _missing(session: str, store: BlobStore) -> SessionLost:
     if RunJournal(store, session).begun():  # a session has the uid of the run that began it
         return SessionNotSaved(f"the session {session} was never saved; start a new run")
     if store.get(_unbegun(session)) is not None:
-        return SessionNotSaved("its run ended before it asked a model; start a new run")
+        return SessionNotSaved("its run ended before it asked a model")
     return SessionNotFound(f"there is no session {session} (any more); start a new run")
 
 
