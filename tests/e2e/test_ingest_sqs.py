@@ -77,7 +77,7 @@ class Bench:
     proxy: SqsProxy
     url: str
     dead_url: str
-    desk: Desk = field(default_factory=Desk)
+    desk: Desk = field(default_factory=lambda: Desk(limits={"max_requests_per_hour": 1_000}))
     metrics: SqsMetrics = field(default_factory=SqsMetrics.on)
     tries: list[int] = field(default_factory=list)
     """Note ids in the order in which their handling began."""
