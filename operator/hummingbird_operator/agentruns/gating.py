@@ -72,7 +72,12 @@ class Gating:
             shut = head.state if head.state in SHUT else "a draft" if drafted else ""
             scan = replace(scan, head_sha=head.sha, shut=shut)
         verdict = gate(scan)
-        return verdict if verdict is not None else _left_behind(run, marked, internal=order.internal)
+        left = _left_behind(run, marked)
+        kept = next((note for note in left if note.internal or not order.internal), None) if verdict is None else None
+        for note in left:  # of a run that is gone: nobody else would ever end it
+            if note is not kept:
+                await self._notebook.delete(target, note.id)
+        return verdict or kept
 
     async def _head(self, run: AgentRun, target: GitLabTarget, control: Control) -> Head:
         """The merge request's head, read again while it is not the commit of a run that is younger than ten seconds."""
@@ -121,9 +126,6 @@ class Gating:
         return False
 
 
-def _left_behind(run: AgentRun, marked: Sequence[Marked], *, internal: bool) -> Note | None:
-    """The first note for the same event whose run is gone and never finished it."""
-    for each in marked:
-        if same_event(run, each.marker) and each.marker.state == RUNNING and (each.note.internal or not internal):
-            return each.note
-    return None
+def _left_behind(run: AgentRun, marked: Sequence[Marked]) -> list[Note]:
+    """The notes for the same event whose runs are gone and never finished them, oldest first."""
+    return [each.note for each in marked if same_event(run, each.marker) and each.marker.state == RUNNING]

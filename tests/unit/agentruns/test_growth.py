@@ -129,7 +129,7 @@ async def test_finished_runs_leave_nothing_in_the_process(world: World, order: O
     left = world.runs()
     assert len(left) == (0 if goes else RUNS)
     assert all(c.is_true(each.status.conditions, c.RunCondition.FINISHED) for each in left)
-    assert before.objects["hummingbird_operator.agentruns.control.Runs"] >= 1, "the count sees nothing at all"
+    assert before.objects["hummingbird_operator.agentruns.runs.Runs"] >= 1, "the count sees nothing at all"
     reaping.cancel()
     await asyncio.gather(reaping, return_exceptions=True)
 

@@ -7,6 +7,9 @@ import json
 import pytest
 
 from hummingbird_operator.api.agentrun import AgentRun
+from hummingbird_operator.kube.client import AGENT_RUNS
+from tests.unit.agentruns.process import NAMESPACE
+from tests.unit.agentruns.test_death import at
 from tests.unit.agentruns.world import TURNS, World
 
 WORDS = "between-us-only"
@@ -129,3 +132,24 @@ async def test_a_refusal_that_is_not_about_visibility_keeps_its_own_reason(world
     world.event("one")
     await world.live()
     assert world.condition("Succeeded", "one") == ("False", "DeliveryFailed")
+
+
+@pytest.mark.parametrize("internal", [False, True])
+async def test_of_the_notes_that_a_deleted_run_left_one_that_fits_is_taken_over_and_the_others_go(
+    world: World, internal: bool
+) -> None:
+    world.event("one")
+    process = world.start(at("after gitlab.create"))
+    await world.until(lambda: process.dead)
+    await process.end()
+    process._notes.create(world.project, 42, world.notes[0].body, internal=False)
+    await world.kube.patch(AGENT_RUNS, NAMESPACE, "one", [{"op": "remove", "path": "/metadata/finalizers"}])
+    await world.delete("one")
+    first = world.notes[0].id
+    world.internal = internal
+    world.event("one", life=2)
+    await world.live()
+    (note,) = world.notes
+    assert note.internal is internal
+    assert (note.id == first) is not internal
+    assert note.body.startswith("It fails because of")
