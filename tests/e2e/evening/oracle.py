@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.e2e.evening.acts import Act, Happening, Mr, Pipe, Place, Said
@@ -48,6 +48,9 @@ class Expected:
     internal: bool = False
     token: str = ""
     note: int = 0
+    choices: Mapping[int, bool] = field(default_factory=dict)
+    """Of a denial, which is told to one person once a day on a merge request: the comments that it may answer, by
+    their numbers, and whether the answer is internal then."""
     optional: bool = False
     shut: bool = False
     """Whether its merge request was closed, merged or (for a review) a draft, then or later: it may find it so."""
@@ -70,7 +73,8 @@ def expected(happenings: Iterable[Happening]) -> dict[str, Expected]:
             latest[act.mr.place] = act.mr
             runs = {name: replace(run, shut=run.shut or _shut_for(run, act.mr)) for name, run in runs.items()}
         for run in _of(happening, latest, newest):
-            runs.setdefault(run.name, replace(run, shut=_shut_for(run, latest[run.place])))
+            known = runs.setdefault(run.name, replace(run, shut=_shut_for(run, latest[run.place])))
+            runs[run.name] = replace(known, choices={**known.choices, **run.choices})
     return runs
 
 
@@ -97,7 +101,7 @@ def _of(happening: Happening, latest: Mapping[Place, Mr], newest: Mapping[Place,
     elif happening.kind == "pipeline" and act is not None and act.pipe is not None and act.mr is not None:
         yield from _ended(act, act.pipe, act.mr, payload["object_attributes"], newest)
     elif happening.kind == "note" and act is not None and act.said is not None and act.mr is not None:
-        yield from _written(act, act.said, act.mr)
+        yield from _written(act, act.said, act.mr, payload.get("object_attributes", {}))
 
 
 def _proposed(mr: Mr, attributes: Mapping[str, Any]) -> Iterator[Expected]:
@@ -132,7 +136,7 @@ def _ended(
     )
 
 
-def _written(act: Act, said: Said, mr: Mr) -> Iterator[Expected]:
+def _written(act: Act, said: Said, mr: Mr, attributes: Mapping[str, Any]) -> Iterator[Expected]:
     """A comment that is a command, or goes on with a session: answered, but only a Developer's is done."""
     asks = said.means.answer != "nothing" or bool(said.session)
     if not asks or mr.project not in LIMITS or act.user == IGNORED_BOT:
@@ -140,6 +144,10 @@ def _written(act: Act, said: Said, mr: Mr) -> Iterator[Expected]:
     key = f"gitlab:{HOST}:{IDS[mr.project]}:note:{said.id}"
     command = said.means.answer != "nothing"
     notice = "Denied" if LEVELS.get(act.user, 0) < DEVELOPER else NOTICES.get(said.means.answer, "")
+    internal = said.internal or mr.project in INTERNAL
+    if notice == "Denied":
+        day = str(attributes.get("created_at", ""))[:10]
+        key = f"gitlab:{HOST}:{IDS[mr.project]}:note:denied:{mr.iid}:{attributes.get('author_id')}:{day}"
     kind = "notice" if notice else "command" if command else "reply"
     outcomes = {"notice": {"Completed"}, "command": {"Completed"}, "reply": {"Completed", "Merged", *UNSAVED}}
     yield Expected(
@@ -152,9 +160,10 @@ def _written(act: Act, said: Said, mr: Mr) -> Iterator[Expected]:
         why=f"{act.verb} by {act.user}",
         notice=notice,
         session="" if notice or command else said.session,
-        internal=said.internal or mr.project in INTERNAL,
+        internal=internal,
         token="" if notice else said.token,
         note=said.id,
+        choices={said.id: internal} if notice == "Denied" else {},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.e2e.evening.acts import Mr, Place, marker
@@ -81,6 +81,7 @@ class Verdict:
 
     def judge(self) -> list[str]:
         """Every law, one after the other."""
+        self.expected = {name: self._chosen(one) for name, one in self.expected.items()}
         for law in (
             self._each_run_once,
             self._as_ordered,
@@ -96,6 +97,12 @@ class Verdict:
         ):
             self.problems += [f"{law.__name__.strip('_')}: {problem}" for problem in law()]
         return self.problems
+
+    def _chosen(self, one: Expected) -> Expected:
+        """A denial with the comment that its run took: whichever of the day's came first by any way."""
+        run = self.runs.get(one.name)
+        number = run.spec["trigger"]["noteId"] if run and one.choices else one.note
+        return replace(one, note=number, internal=one.choices[number]) if number in one.choices else one
 
     @property
     def bots(self) -> Iterator[tuple[Place, Note, dict[str, Any]]]:
@@ -233,12 +240,13 @@ class Verdict:
         """Each question was seen, once, and shows how it ended."""
         notes = {note.id: note for notes in self.notes.values() for note in notes}
         asked = {one.note: run for one, run in self._both() if one.note}
+        only_seen = {number for one in self.expected.values() for number in one.choices} - asked.keys()
         for number, note in notes.items():
             mine = Counter(award["name"] for award in note.emoji if award["user"]["username"] == BOT)
             run = asked.get(number)
             well = run is not None and run.reason in {"Completed", "Merged"}
             end = DONE if well and run and run.spec.get("notice") in {None, "Help"} else WRONG
-            wanted = Counter({"eyes": 1, end: 1} if run else {})
+            wanted = Counter({"eyes": 1, end: 1} if run else {"eyes": 1} if number in only_seen else {})
             if mine != wanted:
                 yield f"note {number} ({run.name if run else 'asked nothing'}) has {dict(mine)}, not {dict(wanted)}"
 
