@@ -319,7 +319,7 @@ def test_the_columns_show_a_run_and_a_pool(api: Cluster) -> None:
     workflow = "w" * 40
     assert row.split()[:8] == [run, workflow, "group/app!42", "Succeeded", "Completed", "7", "1234", "0.042"]
     wide = api.kubectl("get", "hbrun", run, "-n", api.namespace, "-o", "wide").stdout.splitlines()
-    assert wide[0].split()[9:] == ["SESSION", "SANDBOX", "MODEL", "MESSAGE"]
+    assert wide[0].split()[9:] == ["EVENT", "AUTHOR", "SESSION", "SANDBOX", "MODEL", "MESSAGE"]
     assert samples.SESSION in wide[1]
 
     pool = api.made("SandboxPool", pool_spec())
