@@ -136,7 +136,11 @@ class Handler:
             return ended if isinstance(ended, Outcome) else await self._desk.ended(ended)
         if kind == "merge_request":
             proposed = self._router.merge_request(event.payload)
-            return proposed if isinstance(proposed, Outcome) else await self._desk.proposed(proposed)
+            if isinstance(proposed, Outcome):
+                return proposed
+            if proposed.origin.author_id == await self._desk.bot_id():  # it resolved the last thread, for instance
+                return Outcome(Reason.SELF_EVENT)
+            return await self._desk.proposed(proposed)
         if kind == "note":
             return await self._noted(event)
         return Outcome(Reason.UNKNOWN_EVENT)

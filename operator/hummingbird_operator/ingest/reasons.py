@@ -41,7 +41,7 @@ class Reason(StrEnum):
     NOT_A_MERGE_REQUEST_PIPELINE = "not_a_merge_request_pipeline", "A pipeline of a branch, a tag or a schedule."
     STATUS_FILTERED = "status_filtered", "The pipeline did not end: only success, failed, canceled and skipped count."
     STALE_EVENT = "stale_event", "The merge request has a newer pipeline than the one of the event."
-    SELF_EVENT = "self_event", "The bot wrote the note itself."
+    SELF_EVENT = "self_event", "The bot did it itself: wrote the note, or resolved the last thread."
     BOT_SENDER = "bot_sender", "Another bot wrote the note: it is ignored unless `gitlab.allowed_bots` names it."
     LOOP_BUDGET = "loop_budget", "Too much was asked for on this merge request within an hour."
     SYSTEM_NOTE = "system_note", "GitLab wrote the note itself."

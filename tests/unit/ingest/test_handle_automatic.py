@@ -16,7 +16,7 @@ from hummingbird_operator.ingest.reasons import Reason
 from hummingbird_operator.kube.client import AGENT_RUNS
 from hummingbird_operator.kube.testing import FakeKube
 from tests.unit.ingest.desk import NAMESPACE, Desk, FakeForge, said, thread
-from tests.unit.ingest.samples import BASE, NEWER, SESSION, SHA, configured, merge_request, pipeline, project, user
+from tests.unit.ingest.samples import BASE, BOT, NEWER, SESSION, SHA, configured, merge_request, pipeline, project, user
 
 FAILURES = Marker(SESSION, wf="analyze-failures")
 REVIEWS = Marker(SESSION, wf="review")
@@ -226,13 +226,13 @@ async def test_a_merge_request_that_starts_nothing(payload: dict[str, Any], reas
 
 @pytest.mark.parametrize("action", ["open", "reopen", "update"])
 @pytest.mark.parametrize("without", [(), ("draft", "work_in_progress", "source", "state", "url")])
-async def test_a_merge_request_starts_its_workflow_without_a_look_at_gitlab(
+async def test_a_merge_request_starts_its_workflow_without_a_look_at_it(
     action: str, without: tuple[str, ...]
 ) -> None:
     desk = Desk()
     assert (await desk.see(merge_request(action=action, without=without))).reason is Reason.FIRED
     assert (desk.run["spec"]["workflow"], sha_of(desk)) == ("review", SHA)
-    assert not desk.forge.calls
+    assert desk.forge.calls == {"bot_id": 1}  # which the forge keeps
 
 
 async def test_draft_to_ready_is_an_update_like_any_other() -> None:
@@ -339,3 +339,11 @@ async def test_ingestion_needs_a_gitlab() -> None:
     config, workflows = configured(gitlab=None)
     with pytest.raises(Invalid, match="gitlab: is required"):
         Handler(config, workflows, FakeForge(), FakeKube(), NAMESPACE, IngestMetrics.on())
+
+
+async def test_what_the_bot_does_to_a_merge_request_starts_nothing() -> None:
+    """GitLab tells of the last thread that the bot resolves as of any update."""
+    desk = Desk()
+    event = {**merge_request(action="update"), "user": user(id=BOT, username="hummingbird-bot")}
+    assert (await desk.see(event)).reason is Reason.SELF_EVENT
+    assert desk.runs == {}
