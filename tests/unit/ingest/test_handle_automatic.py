@@ -226,9 +226,7 @@ async def test_a_merge_request_that_starts_nothing(payload: dict[str, Any], reas
 
 @pytest.mark.parametrize("action", ["open", "reopen", "update"])
 @pytest.mark.parametrize("without", [(), ("draft", "work_in_progress", "source", "state", "url")])
-async def test_a_merge_request_starts_its_workflow_without_a_look_at_it(
-    action: str, without: tuple[str, ...]
-) -> None:
+async def test_a_merge_request_starts_its_workflow_without_a_look_at_it(action: str, without: tuple[str, ...]) -> None:
     desk = Desk()
     assert (await desk.see(merge_request(action=action, without=without))).reason is Reason.FIRED
     assert (desk.run["spec"]["workflow"], sha_of(desk)) == ("review", SHA)
