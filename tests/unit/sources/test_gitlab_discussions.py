@@ -419,7 +419,7 @@ def test_whoever_writes_what_no_text_of_a_stranger_reaches_the_model(
             number = next(numbers)
             word, path = f"word{number}word", f"path{number}path.py"
             author = next(known.id for known in shared.state.users.values() if known.username == user)
-            trusted = USERS[user] and (internal or not inside)
+            trusted = USERS[user] and (internal or not (inside or thread[0][3]))  # a thread is as its first note is
             (public if trusted and not system and shape == SHAPES[0] else set()).add(word)
             secrets |= set() if trusted and not system else {word, path}
             position = {"new_path": path, "new_line": number}
