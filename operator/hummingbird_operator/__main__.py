@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from hummingbird_operator import checking, leader, settings, wiring, workflows
+from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.errors import HummingbirdError, Invalid
 from hummingbird_operator.ingest import serve, setup
-from hummingbird_operator.ingest.webhook import PATH
 from hummingbird_operator.problems import masked
 from hummingbird_operator.telemetry import configure_logging
 
@@ -177,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     ingest = commands.add_parser("ingest", help="make AgentRuns of events")
     transports = ingest.add_subparsers(dest="transport", required=True, metavar="TRANSPORT")
     transports.add_parser("sqs", parents=[process], help="take events from the queue ingest.queue_url")
-    webhook = transports.add_parser("webhook", parents=[process], help=f"take events at POST {PATH}")
+    webhook = transports.add_parser("webhook", parents=[process], help=f"take events at POST {HOOK_PATH}")
     webhook.add_argument("--port", type=int, default=8081, help="port for webhooks, plain HTTP (%(default)s)")
     hook = commands.add_parser("webhook-setup", parents=[common], help="make, mend or check the hooks of projects")
     hook.add_argument(

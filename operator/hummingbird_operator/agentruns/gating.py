@@ -13,6 +13,7 @@ from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
 from hummingbird_operator.agentruns.gate import RUNNING, Scan, Verdict, gate, same_event
 from hummingbird_operator.errors import HummingbirdError
+from hummingbird_operator.forges.merge_requests import SHUT
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.control import Control
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SHUT = ("closed", "merged", "locked")
 HEAD_SECONDS = 10.0
 LOOK_SECONDS = 2.0
 """Between two looks whether a later run came; GitLab is asked only when one has."""

@@ -15,7 +15,6 @@ from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.delivery.parts import (
     GREEN_SINCE,
     TRANSCRIPT_CHARACTERS,
-    TRANSCRIPT_SUMMARY,
     Footer,
     below,
     count,
@@ -24,6 +23,7 @@ from hummingbird_operator.delivery.parts import (
     transcript_block,
     without_secrets,
 )
+from hummingbird_operator.forges.notes import TRANSCRIPT_SUMMARY
 
 __all__ = [
     "COMMAND",

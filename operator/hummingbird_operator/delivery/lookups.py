@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC
 
 from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawNote, RawPipeline, RawUser, read
 from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
 from hummingbird_operator.errors import NotFound
+from hummingbird_operator.forges.merge_requests import GENERATED_REF
 
 NO_ACCESS = 0
-_GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
 
 
 @dataclass(frozen=True)
@@ -131,4 +130,4 @@ def _current(raw: RawMergeRequest) -> RawPipeline | None:
     pipeline = raw.head_pipeline
     if pipeline is None or not pipeline.status:
         return None
-    return pipeline if pipeline.sha == raw.sha or _GENERATED_REF.fullmatch(pipeline.ref) else None
+    return pipeline if pipeline.sha == raw.sha or GENERATED_REF.fullmatch(pipeline.ref) else None

@@ -15,7 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-NAME = "hummingbird"
+from hummingbird_operator.forges.notes import MARKER_NAME as NAME
+
 RUNNING = "running"
 DONE = "done"
 FAILED = "failed"

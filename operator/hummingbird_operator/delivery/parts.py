@@ -9,8 +9,8 @@ from decimal import Decimal
 from hummingbird_operator.delivery.cleaning import clean
 from hummingbird_operator.delivery.inert import MAXIMUM, inert_block, make_inert, one_line
 from hummingbird_operator.delivery.redact import redact
+from hummingbird_operator.forges.notes import TRANSCRIPT_SUMMARY
 
-TRANSCRIPT_SUMMARY = "Agent transcript"
 TRANSCRIPT_CHARACTERS = 90_000
 """At most so much of the transcript stands in a note (seed 000 §9.1); the session store has all of it."""
 

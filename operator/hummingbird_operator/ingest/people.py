@@ -8,11 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hummingbird_operator.errors import NotFound
+from hummingbird_operator.forges.members import DEVELOPER
 
 if TYPE_CHECKING:
     from hummingbird_operator.ingest.runs import Comment
 
-DEVELOPER = 30
 REMEMBERED_SECONDS = 60.0
 
 _MOST_REMEMBERED = 10_000

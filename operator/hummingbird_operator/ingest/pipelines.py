@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from hummingbird_operator.errors import Invalid, NotFound
+from hummingbird_operator.forges.merge_requests import GENERATED_REF
 from hummingbird_operator.ingest.payloads import BadPayload
 from hummingbird_operator.ingest.route import Ended, Router
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hummingbird_operator.delivery.threads import Thread
     from hummingbird_operator.ingest.forge import Forge
 
-_GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +57,7 @@ class Pipelines:
         if head.pipeline_id is not None and head.pipeline_id > event.id:
             return False
         pipeline = await self._pipeline(event)
-        return bool(_GENERATED_REF.fullmatch(pipeline.ref)) or pipeline.sha == head.sha
+        return bool(GENERATED_REF.fullmatch(pipeline.ref)) or pipeline.sha == head.sha
 
     async def commit(self, event: Ended) -> str | None:
         """The commit of the merge request that the pipeline tested; None when a newer pipeline replaced it.
@@ -66,7 +65,7 @@ class Pipelines:
         That of a merged result or a train is GitLab's own, and in no event: the merge request's head stands for it.
         """
         pipeline = await self._pipeline(event)
-        if not _GENERATED_REF.fullmatch(pipeline.ref):
+        if not GENERATED_REF.fullmatch(pipeline.ref):
             return pipeline.sha
         head = await self._head(event)
         return None if (head.pipeline_id or 0) > event.id else head.sha

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hummingbird_operator.config import Config
+from hummingbird_operator.forges.merge_requests import SHUT
 from hummingbird_operator.ingest import commands, rules
 from hummingbird_operator.ingest.payloads import (
     BadPayload,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 SUCCESS = "success"
 ENDED = frozenset({SUCCESS, "failed", "canceled", "skipped"})
 ACTIONS = frozenset({"open", "reopen", "update"})
-SHUT = frozenset({"closed", "merged", "locked"})
 REPLIES = frozenset({"DiscussionNote", "DiffNote"})
 
 _SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.errors import HummingbirdError, Unavailable
 from hummingbird_operator.ingest import signatures
 from hummingbird_operator.ingest.event import BODY_BYTES, BadMessage, Event, parse_object
@@ -38,7 +39,6 @@ from hummingbird_operator.ingest.signatures import Verdict
 
 logger = logging.getLogger(__name__)
 
-PATH = "/webhooks/gitlab"
 BUDGET_SECONDS = 7.0
 """From the first byte to the outcome; GitLab hangs up after ten."""
 QUEUE_SECONDS = 2.0
@@ -84,7 +84,7 @@ class Webhook:
 
     def app(self) -> Starlette:
         """The ASGI application; any other path is a 404, any other method a 405."""
-        routes = [Route(PATH, self.receive, methods=["POST"])]
+        routes = [Route(HOOK_PATH, self.receive, methods=["POST"])]
         app = Starlette(routes=routes, exception_handlers={HTTPException: _refusal})
         app.router.redirect_slashes = False  # GitLab takes a redirect for delivered, and the event would be lost
         return app

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from hummingbird_operator.forges.merge_requests import GENERATED_REF
 from hummingbird_operator.sessions.tools import SourceResult, StreamingResponse
 from hummingbird_operator.sources.connection import Reader
 from hummingbird_operator.sources.gitlab_scope import Scope, at
@@ -13,7 +13,6 @@ from hummingbird_operator.sources.unified_diff import unified_diff
 MAXIMUM_DESCRIPTION = 8_000
 """Characters of a description that are shown; the rest is cut off and said."""
 
-_GENERATED_REF = re.compile(r"refs/merge-requests/\d+/(?:merge|train)")
 _DETAIL_FIELDS = (
     *("iid", "title", "state", "labels", "source_branch", "target_branch", "source_project_id", "target_project_id"),
     *("sha", "diff_refs", "web_url", "changes_count", "detailed_merge_status", "has_conflicts"),
@@ -60,5 +59,5 @@ def _head_pipeline(raw: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(pipeline, dict):
         return None
     kept = {name: pipeline.get(name) for name in ("id", "status", "source", "ref", "sha", "web_url")}
-    generated = _GENERATED_REF.fullmatch(str(pipeline.get("ref")))
+    generated = GENERATED_REF.fullmatch(str(pipeline.get("ref")))
     return kept | {"of_an_older_commit": pipeline.get("sha") != raw.get("sha") and not generated}

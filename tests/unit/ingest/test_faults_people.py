@@ -13,12 +13,13 @@ import gitlab as python_gitlab
 import pytest
 from prometheus_client import CollectorRegistry
 
+from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.hooks import WANTED, Hooks
 from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.reasons import Reason
-from hummingbird_operator.ingest.webhook import PATH, Webhook
+from hummingbird_operator.ingest.webhook import Webhook
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
 from tests.unit.ingest.desk import Desk
 from tests.unit.ingest.samples import pipeline
@@ -92,7 +93,7 @@ async def test_the_test_buttons_of_a_hook_are_answered_with_200_and_start_nothin
     webhook = Webhook(scene.handler, lambda: (SECRET,), registry=CollectorRegistry())
     hooks = Hooks(scene.gitlab.url, "maintainer-token")
     async with listening(webhook.app(), 0, host="127.0.0.1") as port:
-        url = f"http://127.0.0.1:{port}{PATH}"
+        url = f"http://127.0.0.1:{port}{HOOK_PATH}"
         made = await asyncio.to_thread(hooks.create, "group/app", url, {**WANTED, "token": SECRET})
         await asyncio.to_thread(scene.gitlab.people.comments, *WHERE, "alice", "/hummingbird review")
         await asyncio.to_thread(scene.gitlab.people.pipeline, *WHERE, "alice", "failed")

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.hooks import WANTED, Hook, Hooks
 from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.replay import Replay
-from hummingbird_operator.ingest.webhook import PATH, Webhook
+from hummingbird_operator.ingest.webhook import Webhook
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
 from tests.unit.ingest.test_signatures import SIGNING
 
@@ -153,7 +154,7 @@ async def test_four_events_that_fail_by_themselves_do_not_disable_the_hook_for_e
     with gitlab() as (standin, hooks):
         webhook = Webhook(handler, lambda: (SIGNING,), registry=registry)
         async with listening(webhook.app(), 0, host="127.0.0.1") as port:
-            url = f"http://127.0.0.1:{port}{PATH}"
+            url = f"http://127.0.0.1:{port}{HOOK_PATH}"
             await asyncio.to_thread(hooks.create, APP, url, {**WANTED, "signing_token": SIGNING})
             for number in range(4):
                 await asyncio.to_thread(standin.people.comments, APP, 42, "alice", f"words {number}")
@@ -170,7 +171,7 @@ async def test_what_an_outage_refused_is_handled_after_it_and_the_disabled_hook_
     with gitlab() as (standin, hooks):
         webhook = Webhook(handler, lambda: (SIGNING,), registry=registry)
         async with listening(webhook.app(), 0, host="127.0.0.1") as port:
-            url = f"http://127.0.0.1:{port}{PATH}"
+            url = f"http://127.0.0.1:{port}{HOOK_PATH}"
             made = await asyncio.to_thread(hooks.create, APP, url, {**WANTED, "signing_token": SIGNING})
             for number in range(4):
                 await asyncio.to_thread(standin.people.comments, APP, 42, "alice", f"words {number}")

@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 import yaml
 
-from hummingbird_operator.config import Config
+from hummingbird_operator.config import HOOK_PATH, Config
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.ingest.event import Event, decode_message
 from hummingbird_operator.ingest.hooks import WANTED, Hooks
 from hummingbird_operator.ingest.serve import EventQueue, Options, serve_sqs, serve_webhook
-from hummingbird_operator.ingest.webhook import PATH
 from hummingbird_operator.kube.client import AGENT_RUNS
 from hummingbird_operator.settings import Settings
 from hummingbird_operator.workflows import Workflow, Workflows
@@ -50,7 +49,7 @@ class Place:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}{PATH}"
+        return f"http://127.0.0.1:{self.port}{HOOK_PATH}"
 
     def settings(self) -> Settings:
         config = {

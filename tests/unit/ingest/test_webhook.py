@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
-from hummingbird_operator.config import Config
+from hummingbird_operator.config import HOOK_PATH, Config
 from hummingbird_operator.delivery.lookups import MergeRequestHead, Pipeline, Said
 from hummingbird_operator.delivery.threads import Thread
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
@@ -30,7 +30,7 @@ from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.metrics import IngestMetrics
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.room import Full, Room
-from hummingbird_operator.ingest.webhook import _WORDS, PATH, Webhook
+from hummingbird_operator.ingest.webhook import _WORDS, Webhook
 from hummingbird_operator.kube.testing import FakeKube
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.unit.ingest.test_signatures import BODY, OTHER_KEY, SIGNING, headers
@@ -92,7 +92,7 @@ class Door:
     webhook: Webhook
 
     async def post(self, body: Any = BODY, sent: dict[str, str] = GOOD) -> tuple[int, dict[str, Any], Any]:
-        async with self.session.post(self.url + PATH, data=body, headers=sent) as answer:
+        async with self.session.post(self.url + HOOK_PATH, data=body, headers=sent) as answer:
             return answer.status, await answer.json(), answer.headers
 
     def answers(self, status: int) -> float:
@@ -178,10 +178,10 @@ async def test_a_form_is_415_with_a_hint(kind: str) -> None:
 
 async def test_other_paths_are_404_and_other_methods_405() -> None:
     async with door(Scripted()) as gitlab:
-        for path in ("/webhooks", PATH + "/"):  # a redirect would look like success to GitLab
+        for path in ("/webhooks", HOOK_PATH + "/"):  # a redirect would look like success to GitLab
             async with gitlab.session.post(gitlab.url + path, data=b"{}", headers=GOOD) as answer:
                 assert answer.status == 404
-        async with gitlab.session.get(gitlab.url + PATH) as answer:
+        async with gitlab.session.get(gitlab.url + HOOK_PATH) as answer:
             assert answer.status == 405
 
 
@@ -203,7 +203,7 @@ async def raw(port_url: str, request: bytes, more: Callable[[], Iterator[bytes]]
 
 
 def head(*lines: str) -> bytes:
-    return "\r\n".join([f"POST {PATH} HTTP/1.1", "Host: x", f"X-Gitlab-Token: {TOKEN}", *lines, "", ""]).encode()
+    return "\r\n".join([f"POST {HOOK_PATH} HTTP/1.1", "Host: x", f"X-Gitlab-Token: {TOKEN}", *lines, "", ""]).encode()
 
 
 async def test_a_length_beyond_the_bound_is_413_before_a_byte_of_it_is_read() -> None:
@@ -308,12 +308,14 @@ async def test_where_nothing_more_can_be_put_off_it_is_503() -> None:
     assert handler.refused == 1
 
 
-UNVOUCHED = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,x\r\n"
+UNVOUCHED = (
+    f"POST {HOOK_PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,x\r\n"
+)
 
 
 async def test_half_a_signature_is_401_before_the_body_is_read() -> None:
     async with door(Scripted(), budget_seconds=60) as gitlab:
-        request = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\nContent-Length: 5\r\n\r\n".encode()
+        request = f"POST {HOOK_PATH} HTTP/1.1\r\nHost: x\r\nwebhook-id: a\r\nContent-Length: 5\r\n\r\n".encode()
         line, _ = await raw(gitlab.url, request, lambda: iter([b"{"]))
     assert b"401" in line
 
@@ -368,7 +370,7 @@ async def test_a_request_in_hand_is_not_cut_off_by_the_time_for_headers() -> Non
     webhook = Webhook(handler, lambda: (TOKEN,))
     app, began = webhook.app(), handler.began
     async with listening(app, 0, host="127.0.0.1", header_seconds=0.05) as port, aiohttp.ClientSession() as session:
-        sending = asyncio.create_task(session.post(f"http://127.0.0.1:{port}{PATH}", data=BODY, headers=GOOD))
+        sending = asyncio.create_task(session.post(f"http://127.0.0.1:{port}{HOOK_PATH}", data=BODY, headers=GOOD))
         await began.wait()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await reader.read()  # a younger connection that says nothing is closed
@@ -436,7 +438,7 @@ async def test_requests_in_flight_are_finished_at_the_end() -> None:
     handler = Scripted(hangs=asyncio.Event())
     async with aiohttp.ClientSession() as session:
         async with door(handler) as gitlab:
-            sending = asyncio.create_task(session.post(gitlab.url + PATH, data=BODY, headers=GOOD))
+            sending = asyncio.create_task(session.post(gitlab.url + HOOK_PATH, data=BODY, headers=GOOD))
             await handler.began.wait()
             assert handler.hangs is not None
             closing = asyncio.create_task(once_refused(gitlab.url, handler.hangs))
@@ -585,7 +587,14 @@ async def posted(app: Starlette, body: bytes) -> int:
         answers.append(message)
 
     named = [(b"x-gitlab-token", TOKEN.encode()), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": PATH, "headers": named, "query_string": b"", "root_path": ""}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": HOOK_PATH,
+        "headers": named,
+        "query_string": b"",
+        "root_path": "",
+    }
     await app(scope, receive, send)
     return int(answers[0]["status"])
 
