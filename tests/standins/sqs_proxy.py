@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
+
+from tests.standins.answering import Handler, Server
 
 TARGET = "AmazonSQS."
 CONTENT = "application/x-amz-json-1.0"
@@ -129,7 +130,7 @@ class SqsProxy:
         self._calls: list[Call] = []
         self._given: list[dict[str, Any]] = []
         self._last: list[dict[str, Any]] = []
-        self._server = _Server(("127.0.0.1", 0), _handler_for(self))
+        self._server = Server(("127.0.0.1", 0), _handler_for(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
@@ -192,30 +193,15 @@ class SqsProxy:
             return Answer(body={"Messages": messages})
 
 
-def _handler_for(proxy: SqsProxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(_Handler):
+def _handler_for(proxy: SqsProxy) -> type[Handler]:
+    class Owned(_Handler):
         owner = proxy
 
-    return Handler
+    return Owned
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that gave up is what stalls are for."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler, BaseHTTPRequestHandler):
     owner: SqsProxy
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Calls are recorded, not printed."""
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tests.standins.answering import Handler, Server
 from tests.standins.gitlab import control, reads
 from tests.standins.gitlab.events import Emitted
 from tests.standins.gitlab.faults import Fault
@@ -32,7 +32,7 @@ class GitLabStandIn:
         self.people = People(self.state)
         self.faults: list[Fault] = []
         self.stopping = threading.Event()
-        self._server = _Server((host, port), _handler_for(self))
+        self._server = Server((host, port), _handler_for(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self.url = f"http://{host}:{self._server.server_address[1]}"
 
@@ -132,32 +132,15 @@ def check_scope(method: str, segments: tuple[str, ...], token: Token) -> None:
     raise ApiError(403, {"error": "insufficient_scope", "error_description": text, "scope": "api read_api"})
 
 
-def _handler_for(standin: GitLabStandIn) -> type[BaseHTTPRequestHandler]:
-    class Handler(_Handler):
+def _handler_for(standin: GitLabStandIn) -> type[Handler]:
+    class Owned(_Handler):
         owner = standin
 
-    return Handler
+    return Owned
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = (
-        128  # as many calls as an operator makes at once; the default of 5 would let some wait a second
-    )
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away, or was killed, is what many tests are about."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler, BaseHTTPRequestHandler):
     owner: GitLabStandIn
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Calls are recorded, not printed."""
 
     def do_GET(self) -> None:
         self._serve()
