@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
@@ -16,16 +15,11 @@ Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else val
 Flag = Annotated[bool, BeforeValidator(lambda value: value is True)]
 
 
-def _day(value: Any) -> Any:
-    """The date of a date or of a moment: GitLab documents one and some of its APIs send the other."""
-    return value[:10] if isinstance(value, str) else value
-
-
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-AnswerT = TypeVar("AnswerT", bound=_Answer)
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 
 class Person(_Answer):
@@ -101,16 +95,6 @@ class RawUser(_Answer):
 
     id: int
     bot: bool = False
-
-
-class RawMember(_Answer):
-    """A membership; `expires_at` is the first day without it. `state` is the account's, `membership_state` awaiting
-    while a seat is missing or an approval."""
-
-    access_level: int
-    state: str = "active"
-    membership_state: Annotated[str, BeforeValidator(lambda value: value or "active")] = "active"
-    expires_at: Annotated[date | None, BeforeValidator(_day)] = Field(default=None)
 
 
 def read(model: type[AnswerT], raw: object) -> AnswerT:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC
 
-from hummingbird_operator.delivery.answers import RawMember, RawMergeRequest, RawNote, RawPipeline, RawUser, read
+from hummingbird_operator.delivery.answers import RawMergeRequest, RawNote, RawPipeline, RawUser, read
 from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
 from hummingbird_operator.errors import NotFound
+from hummingbird_operator.forges.members import NO_ACCESS, Membership
 from hummingbird_operator.forges.merge_requests import GENERATED_REF
-
-NO_ACCESS = 0
 
 
 @dataclass(frozen=True)
@@ -118,11 +117,7 @@ class Lookups(Reader):
             answer = self._get(f"{project_path(project)}/members/all/{user_id}", f"account {user_id} in {project}")
         except NotFound:
             return NO_ACCESS
-        member = read(RawMember, answer)
-        today = self._now().astimezone(UTC).date()
-        ended = member.expires_at is not None and member.expires_at <= today
-        active = member.state == member.membership_state == "active"
-        return member.access_level if active and not ended else NO_ACCESS
+        return read(Membership, answer).level(self._now().astimezone(UTC).date())
 
 
 def _current(raw: RawMergeRequest) -> RawPipeline | None:

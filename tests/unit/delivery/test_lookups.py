@@ -110,11 +110,10 @@ def test_who_is_no_member_has_no_access(notes: Notes) -> None:
     [
         ({"state": "active", "expires_at": None}, 30),
         ({"state": "active"}, 30),
-        ({}, 30),
         ({"state": "blocked"}, 0),
         ({"state": "awaiting"}, 0),
-        ({"membership_state": "awaiting"}, 0),
-        ({"membership_state": None}, 30),
+        ({"state": "active", "membership_state": "awaiting"}, 0),
+        ({"state": "active", "membership_state": None}, 30),
         ({"state": "active", "expires_at": "2026-11-30"}, 0),
         ({"state": "active", "expires_at": "2026-12-01"}, 0),
         ({"state": "active", "expires_at": "2026-12-02"}, 30),
@@ -130,6 +129,15 @@ def test_a_member_counts_while_active_and_until_the_day_the_membership_ends(
     just_after_midnight_in_utc = datetime(2026, 11, 30, 20, 1, tzinfo=timezone(timedelta(hours=-4)))
     with pen(gitlab, now=lambda: just_after_midnight_in_utc) as notes:
         assert notes.access_level("group/app", ALICE) == level
+
+
+@pytest.mark.parametrize("fields", [{}, {"state": None}, {"state": "active", "expires_at": 7}])
+def test_what_an_answer_does_not_say_about_a_member_is_not_guessed(
+    gitlab: GitLabStandIn, fields: dict[str, Any]
+) -> None:
+    answers(gitlab, f"/members/all/{ALICE}", {"id": ALICE, "access_level": 30, **fields})
+    with pen(gitlab) as notes, pytest.raises(Unavailable):
+        notes.access_level("group/app", ALICE)
 
 
 @pytest.mark.parametrize(
