@@ -35,6 +35,14 @@ async def busy(world: World) -> str:
     return session
 
 
+async def at_its_model(world: World) -> str:
+    """The same, and the call was made."""
+    session = await busy(world)
+    world.start()
+    await world.until_now(lambda: len(world.model.calls) == 4)
+    return session
+
+
 async def ended(world: World, name: str) -> None:
     await world.until(lambda: world.condition("Finished", name) is not None)
 
@@ -44,9 +52,7 @@ def outcome(world: World, name: str) -> tuple[str, str] | None:
 
 
 async def test_replies_that_wait_are_answered_together_by_the_first_of_them(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     for name in ("two", "three", "four"):
         reply(world, name, session, f"words of {name}")
     await world.until(lambda: world.condition("Succeeded", "four") is not None)
@@ -63,9 +69,7 @@ async def test_replies_that_wait_are_answered_together_by_the_first_of_them(worl
 
 
 async def test_a_reply_in_another_thread_of_the_session_waits_for_a_turn_of_its_own(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     reply(world, "two", session, "here")
     reply(world, "there", session, "there", discussion="b" * 40)
     world.model_goes_on()
@@ -76,9 +80,7 @@ async def test_a_reply_in_another_thread_of_the_session_waits_for_a_turn_of_its_
 
 
 async def test_one_that_is_cancelled_before_the_call_is_left_out(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     for name in ("two", "three", "four"):
         reply(world, name, session, f"words of {name}")
     await world.cancel("three")
@@ -92,9 +94,7 @@ async def test_one_that_is_cancelled_before_the_call_is_left_out(world: World) -
 
 
 async def test_those_that_were_merged_fail_with_the_run_that_had_their_words(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     world.says(*TURNS, "To the first.", BadRequest("made by a test"))
     for name in ("two", "three"):
         reply(world, name, session, f"words of {name}")
@@ -106,9 +106,7 @@ async def test_those_that_were_merged_fail_with_the_run_that_had_their_words(wor
 
 
 async def test_those_whose_carrier_goes_without_a_word_are_answered_by_themselves(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     for name in ("two", "three"):
         reply(world, name, session, f"words of {name}")
     world.says(*TURNS, "To the first.", "To the others.", "To the third.")
@@ -125,9 +123,7 @@ async def test_those_whose_carrier_goes_without_a_word_are_answered_by_themselve
 
 
 async def test_a_run_that_only_has_the_name_of_one_that_was_answered_is_asked(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     for name in ("two", "three"):
         reply(world, name, session, f"words of {name}")
     world.says(*TURNS, "To the first.", "To the others.", "Once more.")
@@ -184,9 +180,7 @@ async def _dies_at_the(world: World, nth: int) -> None:
 
 
 async def test_of_more_than_twenty_that_wait_the_oldest_are_dropped_and_say_so(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     for number in range(MOST_WAITING + 2):
         reply(world, f"late-{number:02}", session, f"words {number}")
     await ended(world, "late-00")
@@ -203,9 +197,7 @@ async def test_of_more_than_twenty_that_wait_the_oldest_are_dropped_and_say_so(w
 
 
 async def test_replies_of_one_second_are_answered_in_the_order_of_their_comments(world: World) -> None:
-    session = await busy(world)
-    world.start()
-    await world.until_now(lambda: len(world.model.calls) == 4)
+    session = await at_its_model(world)
     for number, name in enumerate(("zoe", "mia", "ann"), 100):
         world.order(name, session=session, message=f"words of {name}", trigger=_event(name, noteId=number))
     world.model_goes_on()

@@ -36,6 +36,14 @@ async def working(world: World, calls: int = 1) -> None:
     await world.until_now(lambda: len(world.model.calls) == calls)
 
 
+async def old_at_work(world: World) -> None:
+    """A run of the first commit whose model does not answer its second turn yet."""
+    world.model_waits_at(1)
+    world.event("old")
+    world.start()
+    await working(world, 2)
+
+
 async def test_a_pipeline_that_failed_twice_on_one_commit_is_answered_once(world: World) -> None:
     world.event("one")
     world.skip(1)
@@ -106,10 +114,7 @@ async def test_a_commit_is_looked_at_again_after_a_failed_or_superseded_run_only
 
 
 async def test_a_push_during_a_run_ends_it_when_the_new_commit_s_run_comes(world: World) -> None:
-    world.model_waits_at(1)
-    world.event("old")
-    world.start()
-    await working(world, 2)
+    await old_at_work(world)
     world.skip(61)
     world.push(NEW)
     world.event("new", sha=NEW)
@@ -171,10 +176,7 @@ async def test_of_two_commits_of_one_second_the_later_one_is_reviewed_though_the
 
 
 async def test_a_head_that_lags_when_the_new_run_comes_still_ends_the_old_one(world: World) -> None:
-    world.model_waits_at(1)
-    world.event("old")
-    world.start()
-    await working(world, 2)
+    await old_at_work(world)
     world.skip(2)
     world.event("new", sha=NEW)
     await world.until(lambda: world.condition("Succeeded", "new") is not None)
@@ -189,10 +191,7 @@ async def test_a_head_that_lags_when_the_new_run_comes_still_ends_the_old_one(wo
 
 
 async def test_a_run_that_was_found_harmless_does_not_hide_a_later_one(world: World) -> None:
-    world.model_waits_at(1)
-    world.event("old")
-    world.start()
-    await working(world, 2)
+    await old_at_work(world)
     world.skip(2)
     world.event("late", sha=MID)
     world.skip(30)
@@ -230,10 +229,7 @@ async def test_a_draft_is_not_reviewed_but_its_pipeline_is_explained(
 
 async def test_a_superseded_run_whose_note_waits_for_gitlab_does_not_use_up_the_limit(world: World) -> None:
     world.limits = {"max_runs_per_mr": 1}
-    world.model_waits_at(1)
-    world.event("old")
-    world.start()
-    await working(world, 2)
+    await old_at_work(world)
     world.fault("status", "PUT", status=502, times=4)
     world.skip(61)
     world.push(NEW)
