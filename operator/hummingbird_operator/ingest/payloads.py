@@ -6,6 +6,7 @@ Only what no decision can do without is required. Older servers lack `action`, `
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -183,6 +184,11 @@ def read_part(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _pruned(name, value) for name, value in payload.items() if name in _FIELDS}
 
 
+def size_of(payload: Mapping[str, Any]) -> int:
+    """Characters of its JSON: what it costs while it waits."""
+    return len(json.dumps(payload, ensure_ascii=False))
+
+
 def _pruned(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return read_part(value)
@@ -201,7 +207,7 @@ def home(payload: Mapping[str, Any]) -> str:
         return ""
 
 
-_FIELDS = {"object_kind", "web_url"}.union(
+_FIELDS = {"object_kind", "web_url", "oversize"}.union(
     *(
         model.model_fields
         for model in (

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter
 from hummingbird_operator.errors import HummingbirdError
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.handle import Handles, NameTaken
-from hummingbird_operator.ingest.slim import slim
+from hummingbird_operator.ingest.payloads import read_part, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,18 +73,18 @@ class PutOff:
 
     def take(self, event: Event) -> bool:
         """Whether the event is kept and tried again; not where there is no room, or after `close_door`."""
-        payload, size = slim(event.payload)
-        kept = _Kept(replace(event, payload=payload), size, _lane(payload))
+        payload = read_part(event.payload)
+        kept = _Kept(replace(event, payload=payload), size_of(payload), _lane(payload))
         if not self._open:
             return False
         same = [task for task, other in self._held.items() if other.lane == kept.lane]
         if len(same) >= self.share:
             self._give_up(same[0], "too many of its merge request are put off")
-        if len(self._held) >= self.most or self._size + size > self.characters:
+        if len(self._held) >= self.most or self._size + kept.size > self.characters:
             return False
         task = asyncio.create_task(self._again(kept.event))
         self._held[task] = kept
-        self._size += size
+        self._size += kept.size
         task.add_done_callback(self._gone)
         return True
 

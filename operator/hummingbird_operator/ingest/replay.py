@@ -25,7 +25,7 @@ from hummingbird_operator.errors import HummingbirdError, Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.handle import Handles, NameTaken
 from hummingbird_operator.ingest.hooks import Delivery, Hook
-from hummingbird_operator.ingest.slim import slim
+from hummingbird_operator.ingest.payloads import read_part, size_of
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -175,8 +175,8 @@ class Replay:
         """The newest, newest first, as far as memory allows; whether there are more."""
         found, size = list[Delivery](), 0
         for delivery in self._new(project, hook):
-            payload, characters = slim(delivery.payload)
-            size += characters
+            payload = read_part(delivery.payload)
+            size += size_of(payload)
             if len(found) >= MOST or (found and size > self.held):
                 return found, True
             found.append(replace(delivery, payload=payload))

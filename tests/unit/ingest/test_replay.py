@@ -151,7 +151,7 @@ async def test_what_is_held_is_bounded_in_characters_without_what_nothing_reads_
     def large(number: int) -> Delivery:
         made = failed(number)
         return Delivery(
-            made.id, made.type, {**made.payload, "user": {"name": "x" * 1000}, "builds": ["y"] * 9999}, made.key
+            made.id, made.type, {**made.payload, "user": {"username": "x" * 1000}, "builds": ["y"] * 9999}, made.key
         )
 
     gitlab = Projects({"group/app": [large(number) for number in range(5, 0, -1)]})
