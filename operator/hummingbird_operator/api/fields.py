@@ -190,11 +190,14 @@ CommitSha = Annotated[
     Field(max_length=64),
     Form(r"^([0-9a-f]{40}|[0-9a-f]{64})$", "must be a full commit id: 40 or 64 hexadecimal digits in lower case"),
 ]
+# No segment is nothing but dots: a server on the way may resolve it, and the path then names another project.
+# Spelt out, for the expressions of a CRD's schema (RE2) know no look-ahead.
+_SEGMENT = r"([A-Za-z0-9_]|\.+[A-Za-z0-9_-])[A-Za-z0-9_.-]*"
 GitLabProject = Annotated[
     str,
     Field(max_length=512),
     Form(
-        r"^[A-Za-z0-9_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.][A-Za-z0-9_.-]*)+$",
+        rf"^{_SEGMENT}(/{_SEGMENT})+$",
         "must be the project's full path, such as group/subgroup/app, not its address or number",
     ),
 ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hummingbird_operator.api.fields import CommitSha, GitLabProject
 from hummingbird_operator.errors import Invalid
@@ -29,16 +29,6 @@ Moment = Annotated[str, Field(pattern=r"^[0-9A-Za-z :.+-]{1,40}$")]
 Word = Annotated[str, Field(pattern=r"^[a-zA-Z_]{1,64}$")]
 
 
-def _without_dots(path: str) -> str:
-    """A path that a server may resolve to another one names no project; GitLab allows no such name."""
-    if any(set(part) == {"."} for part in path.split("/")):
-        raise ValueError("holds a segment of dots")
-    return path
-
-
-Path = Annotated[GitLabProject, AfterValidator(_without_dots)]
-
-
 class BadPayload(Invalid):
     """The event does not have the shape of its kind; `where` is the field."""
 
@@ -53,7 +43,7 @@ class Project(Payload):
     """The project of the event: of a merge request and its notes the target project."""
 
     id: Id
-    path_with_namespace: Path
+    path_with_namespace: GitLabProject
 
 
 class User(Payload):

@@ -112,6 +112,19 @@ def test_a_refusal_names_the_path_and_what_would_be_right(spec: object, words: s
     assert str(caught.value).startswith(f"{caught.value.where}: ")
 
 
+@pytest.mark.parametrize(
+    "path", ["group/..", "../app", "group/./app", "group/.../app", "g//a", "g/-a", "g/a/", "g/a\n"]
+)
+def test_a_path_that_a_server_may_resolve_to_another_names_no_project(path: str) -> None:
+    with pytest.raises(Invalid, match="full path"):
+        GitLabTarget.parse({**GITLAB, "project": path})
+
+
+@pytest.mark.parametrize("path", ["g/a", "g/.github", "g/..a", "g/.-a", "g/a..b", "_g/a.", "g.x/s-1/s_2/a"])
+def test_dots_within_a_name_are_gitlabs_to_allow(path: str) -> None:
+    assert GitLabTarget.parse({**GITLAB, "project": path}).project == path
+
+
 def test_several_mistakes_are_told_at_once_but_not_all_of_many() -> None:
     bad = {"a": 1, "b": 2, "c": 3, "d": 4}
     with pytest.raises(Invalid) as caught:
