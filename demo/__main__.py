@@ -1,130 +1,170 @@
-"""`make demo`: one AgentRun on a failure that really happened, on a Kubernetes that is real."""
+"""`make demo`: from GitLab's event to the agent's note, and on in a thread, on a Kubernetes that is real."""
 
 from __future__ import annotations
 
-import fcntl
-import json
+import argparse
+import base64
 import os
+import secrets
 import shutil
+import signal
+import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
 
 import cluster
 from demo import evidence, words
+from demo.acts import AGENT_RUNS, APP, EXAMPLE, Play, Unexpected
 from demo.analyst import analyst
-from demo.stage import BOT_TOKEN, MODEL_KEY, READ_TOKEN, ROOT, Operator, Stage, wait_for
+from demo.evidence import Evidence
+from demo.place import own_folder
+from demo.processes import free_port
+from demo.stage import BOT_TOKEN, HOOKS_TOKEN, MODEL_KEY, READ_TOKEN, Ingestor, Names, Operator, Stage
+from demo.words import say
 from hummingbird_ai.testing import GeminiServer
 from tests.standins.gitlab import GitLabStandIn
+from tests.standins.gitlab.wire import ApiError
 
-RUN = "why-did-it-fail"
-CONFIG = """
-gitlab: {{url: "{gitlab}", token_env: GITLAB_TOKEN}}
-models: {{default: gemini-3.8-flash, google_api_key_env: GOOGLE_API_KEY{endpoint}}}
-sessions: {{store: "file://{store}"}}
-sandbox: {{backend: k8spool, pool: default, namespace: hummingbird-sandboxes}}
-projects: {{group/app: {{tokens: {{gitlab: READ_TOKEN}}}}}}
-workflows:
-  analyze-failures:
-    description: Explain why the pipeline failed
-    prompt: workflows/analyze-failures.md
-    data_sources: {{gitlab: {{}}}}
-"""
+NAMES = Names("hummingbird-demo", "hummingbird-demo-sandboxes")
+"""Not those of the manifests: in a cluster of yours they may be in use."""
+DOLLARS = "0.50"
+"""The most that one run may cost."""
+POOL = {"replicas": 1, "maxSandboxes": 4, "linger": {"seconds": 300, "max": 2}}
+TROUBLE = (Unexpected, RuntimeError, TimeoutError, OSError, subprocess.SubprocessError, cluster.ClusterError, ApiError)
 
 
 def main() -> int:
-    """Exit status 0 only if the run Succeeded and its note is there."""
-    with own_folder() as folder:
-        return play(folder, os.environ.get("GOOGLE_API_KEY", "").strip())
+    """Exit status 0 only if every act came out as it should."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--remove", action="store_true", help="only take away what an earlier demo left")
+    remove = parser.parse_args().remove
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    try:
+        with own_folder() as folder:
+            return away(folder) if remove else play(folder, os.environ.get("GOOGLE_API_KEY", "").strip())
+    except KeyboardInterrupt:
+        say("ended in the middle; the next demo clears what is left")
+        return 130
 
 
-@contextmanager
-def own_folder() -> Iterator[Path]:
-    """`hummingbird-demo` in the folder for temporary files: empty, for us alone, and left as it is afterwards."""
-    folder = Path(tempfile.gettempdir()) / "hummingbird-demo"
-    with folder.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sys.exit(f"demo: another demo uses {folder}; wait for it, or set TMPDIR")
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(mode=0o700)
-        yield folder
+def _end(number: int, _: FrameType | None) -> None:
+    say("ended in the middle; the next demo clears what is left")
+    sys.exit(128 + number)
+
+
+def away(folder: Path) -> int:
+    """Namespaces, ClusterRole and folder of an earlier demo; what is of use to others stays."""
+    Stage(cluster.find(), folder, NAMES).uninstall()
+    shutil.rmtree(folder)
+    say(f"{NAMES.runs} and {NAMES.sandboxes} are being deleted; CRDs and the cluster stay")
+    return 0
 
 
 def play(folder: Path, key: str) -> int:
     """The whole of it; an empty key lets the script play the model."""
-    found = cluster.up()
-    proof = evidence.run_tests()
-    say("what is real here, and what stands in:")
-    print(words.introduction(found, scripted=not key, exit_status=proof.exit_status, folder=folder), flush=True)
+    say(words.beginning(scripted=not key, runs=AGENT_RUNS, dollars=DOLLARS))
+    found, proof = cluster.up(), evidence.run_tests()
     if proof.exit_status == 0:
         say("the example project's tests pass: there is no failure to look into")
         return 1
-    with ExitStack() as stack:
-        gitlab = stack.enter_context(GitLabStandIn(evidence.fixture(proof, bot=BOT_TOKEN, reader=READ_TOKEN)))
-        gemini = None if key else stack.enter_context(GeminiServer(analyst, api_key=MODEL_KEY))
-        stage = Stage(found, folder)
-        stage.environ = {"GITLAB_TOKEN": BOT_TOKEN, "READ_TOKEN": READ_TOKEN, "GOOGLE_API_KEY": key or MODEL_KEY}
-        endpoint = f', endpoint: "{gemini.url}"' if gemini else ""
-        stage.configure(CONFIG.format(gitlab=gitlab.url, endpoint=endpoint, store=folder / "store"))
-        stage.install()
-        stage.kubectl("delete", "agentrun", RUN, "-n", "hummingbird", "--ignore-not-found", "--wait=false")
-        operator = stack.enter_context(stage.operator())
-        operator.wait_until_leading()
-        say(f"the operator leads; its log is {operator.log}")
-        wait_for(lambda: not stage.kubectl("get", "agentrun", RUN, "-n", "hummingbird", "--ignore-not-found"), 60, str)
-        stage.kubectl("apply", "-f", str(ROOT / "examples" / "agentrun.yaml"))
-        say("kubectl apply -f examples/agentrun.yaml")
-        succeeded = follow(stage, operator)
-        return show(stage, gitlab, succeeded, scripted=not key)
+    stage = Stage(found, folder, NAMES)
+    failure = _play(stage, proof, key)
+    if not failure:
+        say("what is real here, and what stands in:")
+        print(words.reality(found, scripted=not key, exit_status=proof.exit_status, folder=folder))
+    say(f"logs and what was stored:\n{words.logs(folder)}")
+    say(words.left_behind(found, NAMES, folder))
+    if failure:
+        say(f"FAILED {failure}")
+    return 1 if failure else 0
 
 
-def say(text: str) -> None:
-    """One line of progress."""
-    print(f"demo: {text}", flush=True)
+def _play(stage: Stage, proof: Evidence, key: str) -> str:
+    """Set the stage and play; what went wrong, and where, or nothing."""
+    acting: Play | None = None
+    try:
+        with ExitStack() as stack:
+            gitlab = stack.enter_context(GitLabStandIn(fixture(proof)))
+            model = None if key else stack.enter_context(GeminiServer(analyst, api_key=MODEL_KEY))
+            operator = start(stage, stack, gitlab, model.url if model else "", key)
+            acting = Play(stage, gitlab, operator)
+            acting.all()
+            show(stage, acting, scripted=not key)
+    except TROUBLE as error:
+        where = f"where “{acting.act}”" if acting else "before the first act"
+        return f"{where}: {error or type(error).__name__}"
+    return ""
 
 
-def follow(stage: Stage, operator: Operator) -> bool:
-    """Print one line per turn until the run is Finished; whether it Succeeded."""
-    seen = 0
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        lines = operator.log.read_text(errors="replace").splitlines()
-        for line in lines[seen:]:
-            entry = json.loads(line) if line.startswith("{") else {}
-            if entry.get("run") == RUN and "turn" in entry:
-                print(f"  {entry['message']}", flush=True)
-        seen = len(lines)
-        status = stage.get("agentrun", RUN).get("status", {})
-        found = {condition["type"]: condition for condition in status.get("conditions", [])}
-        if found.get("Finished", {}).get("status") == "True":
-            return bool(found["Succeeded"]["status"] == "True")
-        time.sleep(0.3)
-    say(f"the run did not finish in time; the operator's log ends with:\n{operator.tail()}")
-    return False
+def fixture(proof: Evidence) -> dict[str, Any]:
+    """GitLab at the beginning: a public project, for elsewhere a guest sees no merge request."""
+    data = evidence.fixture(proof, bot=BOT_TOKEN, reader=READ_TOKEN, maintainer=HOOKS_TOKEN)
+    data["projects"][0]["visibility"] = "public"
+    return data
 
 
-def show(stage: Stage, gitlab: GitLabStandIn, succeeded: bool, *, scripted: bool) -> int:
+def start(stage: Stage, stack: ExitStack, gitlab: GitLabStandIn, model: str, key: str) -> Operator:
+    """Configure and install everything, make the webhook in GitLab, start both processes until they are ready."""
+    port = free_port()
+    secret = base64.b64encode(secrets.token_bytes(32)).decode()
+    stage.environ = {"GITLAB_TOKEN": BOT_TOKEN, "READ_TOKEN": READ_TOKEN, "GOOGLE_API_KEY": key or MODEL_KEY}
+    stage.environ |= {"HOOKS_TOKEN": HOOKS_TOKEN, "HOOK_SECRET": f"whsec_{secret}"}
+    stage.configure(yaml.safe_dump(config(gitlab.url, model, stage, port), sort_keys=False))
+    say("away with what an earlier demo left; then CRDs, namespaces, Roles, a pool, and both processes")
+    stage.sweep()
+    stage.install(pool=POOL)
+    operator = stage.start()
+    stack.callback(operator.stop)
+    ingestor: Ingestor = stage.ingest("webhook", "ingest-webhook", port=port)
+    stack.callback(ingestor.stop)
+    say(f"hummingbird webhook-setup\n  {stage.hummingbird('webhook-setup', '--config', 'config.yaml').strip()}")
+    ingestor.wait_until_ready()
+    operator.wait_until_ready()
+    operator.wait_until_leading()
+    return operator
+
+
+def config(gitlab: str, model: str, stage: Stage, port: int) -> dict[str, Any]:
+    """config.yaml; an empty `model` asks the real one."""
+    models = {"default": "gemini-3.8-flash", "google_api_key_env": "GOOGLE_API_KEY"}
+    return {
+        "gitlab": {
+            "url": gitlab,
+            "token_env": "GITLAB_TOKEN",
+            "hooks_token_env": "HOOKS_TOKEN",
+            "webhook_secret_env": ["HOOK_SECRET"],
+        },
+        "models": models | ({"endpoint": model} if model else {}),
+        "sessions": {"store": f"file://{stage.folder / 'store'}"},
+        "limits": {"max_cost_usd": DOLLARS, "max_iterations": 15, "run_timeout_seconds": 240, "retry_seconds": 60},
+        "sandbox": {"pool": "default", "namespace": stage.names.sandboxes},
+        "ingest": {"webhook_url": f"http://127.0.0.1:{port}/webhooks/gitlab"},
+        "projects": {APP: {"tokens": {"gitlab": "READ_TOKEN"}}},
+        "workflows": {
+            "analyze-failures": {
+                "description": "Explain why the pipeline failed",
+                "prompt": "workflows/analyze-failures.md",
+                "action": "pipeline",
+                "data_sources": {"gitlab": {}},
+            }
+        },
+    }
+
+
+def show(stage: Stage, played: Play, *, scripted: bool) -> None:
     """What a user looks at afterwards."""
-    say("kubectl get agentruns -n hummingbird")
-    print(stage.kubectl("get", "agentruns", "-n", "hummingbird"), end="")
-    session = stage.get("agentrun", RUN)["status"].get("session", {})
-    notes = gitlab.state.dump()["notes"]["group/app!42"]
-    say(f"the stand-in for GitLab has {len(notes)} note(s) on group/app!42:")
-    for note in notes:
-        text = words.without_transcript(note["body"], session.get("transcript", "nowhere"))
-        print("\n".join(f"  | {line}".rstrip() for line in text.splitlines()))
-    say(words.on_the_note(scripted=scripted))
-    say(f"session and journal: {stage.folder / 'store'}")
-    say("the operator and the stand-ins end now. Look around:")
-    print(words.look_around(stage.cluster, RUN))
-    say(words.left_behind(stage.cluster, stage.folder))
-    return 0 if succeeded and len(notes) == 1 else 1
+    print(flush=True)
+    say(f"kubectl get agentruns -n {stage.names.runs}")
+    print(stage.kubectl("get", "agentruns", "-n", stage.names.runs, "--sort-by=.metadata.creationTimestamp"), end="")
+    say(words.on_the_costs(sum(played.spent), scripted=scripted))
+    name = yaml.safe_load(EXAMPLE.read_text())["metadata"]["name"]
+    say(f"the processes and the stand-ins end now. Look around:\n{words.look_around(stage.cluster, NAMES, name)}")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hummingbird_ai.testing.replies import Answer, Reply, say
+from hummingbird_operator.sessions.prompts import CONTINUATION_PROMPT
 
 LOG = "/tmp/data/failed-job.log"  # noqa: S108 - a path inside the sandbox
 LOOK = f"sed -n '/^=====/,$p' {LOG} | head -n 200"
@@ -24,8 +27,15 @@ def analyst(body: dict[str, Any], _: int) -> Reply:
     """The next answer for this conversation: a script of the GeminiServer."""
     if not (body.get("tools") and _tools_allowed(body)):
         return say("I was told to wrap up before I had looked at the log.")
-    results = dict(_results(body))
-    asked = _first_message(body)
+    asked, *more = _questions(body)
+    if more:
+        return _look_again(more[-1])
+    return _investigate(asked, body)
+
+
+def _investigate(question: Question, body: Mapping[str, Any]) -> Reply:
+    """The first question of a conversation: which job failed, its log, what the merge request changes."""
+    results, asked = question.results, _first_message(body)
     if "gitlab_get_commit_statuses" not in results:
         arguments = {"commit_sha": asked.get("sha", "")}
         return Answer(calls=(("gitlab_get_mr_details", {}), ("gitlab_get_commit_statuses", arguments)))
@@ -37,7 +47,27 @@ def analyst(body: dict[str, Any], _: int) -> Reply:
         return Answer(calls=(("fetch_batch_to_sandbox", {"requests": [job]}), ("gitlab_get_mr_diff", {})))
     if "sandbox_exec" not in results:
         return Answer(calls=(("sandbox_exec", {"command": LOOK}),))
-    return say(_report(failed, results["sandbox_exec"], results["gitlab_get_mr_diff"]))
+    report = _report(failed, results["sandbox_exec"], results["gitlab_get_mr_diff"])
+    return say(_on_a_question(asked["message"]) + report if asked.get("message") else report)
+
+
+def _look_again(question: Question) -> Reply:
+    """A later one: the log that the sandbox still has, searched for what the question has in backticks."""
+    words = re.findall(r"`([^`\n]+)`", question.text) or ["FAIL", "Error"]
+    command = f"grep -nF {' '.join(f'-e {shlex.quote(word)}' for word in words)} {LOG} | head -n {SHOWN_LINES}"
+    if "sandbox_exec" not in question.results:
+        return Answer(calls=(("sandbox_exec", {"command": command}),))
+    found = str(question.results["sandbox_exec"].get("stdout", "")).strip()
+    named = " or ".join(f"`{word}`" for word in words)
+    if not found:
+        return say(f"{_on_a_question(question.text)}Nothing in the log that I kept names {named}.")
+    return say(f"{_on_a_question(question.text)}Lines of the log that I kept, with {named}:\n\n```text\n{found}\n```\n")
+
+
+def _on_a_question(text: str) -> str:
+    """What a script can honestly say to it."""
+    heard = " ".join(text.split())
+    return f"You ask: “{heard}” A script cannot think about that; this is what it finds.\n\n"
 
 
 def _report(failed: Mapping[str, Any], found: Mapping[str, Any], diff: Mapping[str, Any]) -> str:
@@ -73,14 +103,27 @@ def _first_message(body: Mapping[str, Any]) -> dict[str, Any]:
     return asked if isinstance(asked, dict) else {}
 
 
-def _results(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name and result of every tool call so far; a later one of the same name wins."""
+@dataclass
+class Question:
+    """What a person asked, and what every tool said since, by its name; a later call of the same name wins."""
+
+    text: str
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def _questions(body: Mapping[str, Any]) -> list[Question]:
+    """All of the conversation; at least one."""
+    found: list[Question] = []
     for content in body.get("contents", ()):
-        for part in content.get("parts", ()):
-            if response := part.get("functionResponse"):
-                result = response.get("response", {})
-                inner = result.get("output", result)
-                yield response["name"], inner if isinstance(inner, dict) else {"text": str(inner)}
+        parts = content.get("parts", ())
+        before, continued, words = "".join(part.get("text", "") for part in parts).partition(CONTINUATION_PROMPT)
+        if continued or not found:
+            found.append(Question(words.strip() or before))
+        for response in (part["functionResponse"] for part in parts if "functionResponse" in part):
+            result = response.get("response", {})
+            inner = result.get("output", result)
+            found[-1].results[response["name"]] = inner if isinstance(inner, dict) else {"text": str(inner)}
+    return found
 
 
 def _failed_job(statuses: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -12,7 +12,9 @@ from typing import Any
 
 PROJECT = Path(__file__).parent / "project"
 SHA = "4be1c0de" * 5
-JOB = 7301
+JOB, PIPELINE = 7301, 900
+MEMBERS = {"1": 30, "2": 20, "7": 30, "9": 40, "11": 30, "12": 10}
+"""Access levels by user: the bot and its reader, Alice and Bob (Developers), Maya (Maintainer), Gwen (Guest)."""
 BEFORE = "        return full * (100 - discount_percent) // 100\n"
 """The line that the merge request replaced: exact, where the new one rounds too early."""
 
@@ -40,7 +42,19 @@ def run_tests() -> Evidence:
     return Evidence(command + done.stdout + done.stderr + closing, done.returncode)
 
 
-def fixture(evidence: Evidence, *, bot: str, reader: str) -> dict[str, Any]:
+def people(*, bot: str, reader: str, maintainer: str) -> list[dict[str, Any]]:
+    """Who is there, with the tokens that programs use in their names."""
+    return [
+        {"id": 1, "username": "hummingbird-bot", "tokens": {bot: ["api"]}},
+        {"id": 2, "username": "hummingbird-reader", "tokens": {reader: ["read_api"]}},
+        {"id": 7, "username": "alice", "tokens": {"alice-token": ["api"]}},
+        {"id": 9, "username": "maya", "tokens": {maintainer: ["api"]}},
+        {"id": 11, "username": "bob"},
+        {"id": 12, "username": "gwen"},
+    ]
+
+
+def fixture(evidence: Evidence, *, bot: str, reader: str, maintainer: str = "maintainer-token") -> dict[str, Any]:
     """The merge request, its failed job and its files, as GitLab would have them."""
     files = {str(path.relative_to(PROJECT)): path.read_text() for path in PROJECT.rglob("*.py")}
     new = files["shop/basket.py"].splitlines(keepends=True)
@@ -63,27 +77,28 @@ def fixture(evidence: Evidence, *, bot: str, reader: str) -> dict[str, Any]:
             "target_url": f"{url}/-/jobs/{JOB}",
         },
     ]
+    pipeline = {"id": PIPELINE, "iid": 1, "sha": SHA, "status": "failed", "ref": "topic"}
+    pipeline |= {"source": "merge_request_event", "web_url": f"{url}/-/pipelines/{PIPELINE}"}
     merge_request = {
         "iid": 42,
         "sha": SHA,
         "title": "Compute discounts with whole hundreds",
         "author": {"id": 7, "username": "alice"},
-        "head_pipeline": {"id": 900, "sha": SHA, "status": "failed", "ref": "topic"},
+        "head_pipeline": pipeline,
+        "pipelines": [pipeline],
         "diffs": [{"old_path": "shop/basket.py", "new_path": "shop/basket.py", "diff": diff}],
     }
     return {
-        "users": [
-            {"id": 1, "username": "hummingbird-bot", "tokens": {bot: ["api"]}},
-            {"id": 2, "username": "hummingbird-reader", "tokens": {reader: ["read_api"]}},
-            {"id": 7, "username": "alice", "tokens": {"alice-token": ["api"]}},
-        ],
+        "users": people(bot=bot, reader=reader, maintainer=maintainer),
         "projects": [
             {
                 "id": 10,
                 "path": "group/app",
-                "members": {"1": 30, "2": 20, "7": 30},
+                "members": MEMBERS,
                 "merge_requests": [merge_request],
-                "statuses": {SHA: [{**status, "sha": SHA, "ref": "topic", "pipeline_id": 900} for status in statuses]},
+                "statuses": {
+                    SHA: [{**status, "sha": SHA, "ref": "topic", "pipeline_id": PIPELINE} for status in statuses]
+                },
                 "jobs": {str(JOB): {"name": "unit tests", "status": "failed", "log": evidence.log}},
                 "files": {SHA: files},
             }

@@ -22,18 +22,30 @@ import yaml
 from cluster import SANDBOX_IMAGE, Cluster
 from demo.processes import Ingestor, Operator, free_port, wait_for
 
-__all__ = ["BOT_TOKEN", "MODEL_KEY", "READ_TOKEN", "ROOT", "Ingestor", "Names", "Operator", "Stage", "wait_for"]
+__all__ = [
+    "BOT_TOKEN",
+    "HOOKS_TOKEN",
+    "MODEL_KEY",
+    "READ_TOKEN",
+    "ROOT",
+    "Ingestor",
+    "Names",
+    "Operator",
+    "Stage",
+    "wait_for",
+]
 
 ROOT = Path(__file__).parents[1]
-BOT_TOKEN, READ_TOKEN, MODEL_KEY = "bot-token", "read-token", "test-key"
+OURS = "agentruns,sandboxpools"
+BOT_TOKEN, READ_TOKEN, HOOKS_TOKEN, MODEL_KEY = "bot-token", "read-token", "maintainer-token", "test-key"
 
 
 @dataclass(frozen=True)
 class Names:
-    """Namespaces of runs and of sandboxes; tests have their own, so that several may use one cluster."""
+    """Namespaces of runs and of sandboxes; the demo and each test have their own, so that all may use one cluster."""
 
-    runs: str = "hummingbird"
-    sandboxes: str = "hummingbird-sandboxes"
+    runs: str
+    sandboxes: str
 
 
 @dataclass
@@ -42,7 +54,7 @@ class Stage:
 
     cluster: Cluster
     folder: Path
-    names: Names = Names()
+    names: Names
     environ: dict[str, str] = field(default_factory=dict)
     """What the operator's environment holds besides the basics: tokens, keys."""
 
@@ -83,13 +95,24 @@ class Stage:
 
     def uninstall(self) -> None:
         """Take both namespaces away again; the CRDs stay, others may use them."""
-        for kind in ("agentruns", "sandboxpools"):
-            for namespace in (self.names.runs, self.names.sandboxes):
-                self.kubectl("delete", kind, "--all", "-n", namespace, "--wait=false", check=False)
-                self._drop_finalizers(kind, namespace)
+        self._delete_ours()
         self.kubectl("delete", "namespace", self.names.runs, self.names.sandboxes, "--wait=false", check=False)
-        suffix = self._suffix()
-        self.kubectl("delete", "clusterrole,clusterrolebinding", f"hummingbird-operator{suffix}", check=False)
+        self.kubectl("delete", "clusterrole,clusterrolebinding", f"hummingbird-operator-{self.names.runs}", check=False)
+
+    def sweep(self) -> None:
+        """Take away what an operator that is dead by now left in both namespaces, and wait until its pods are gone."""
+        self._delete_ours()
+        self.kubectl("delete", "lease", "--all", "-n", self.names.runs, check=False)
+        namespace = ("-n", self.names.sandboxes)
+        self.kubectl("delete", "networkpolicy,pod", "--all", *namespace, "--grace-period=1", check=False)
+        left = self.kubectl("get", "pods", *namespace, "-o", "name", check=False).strip()
+        if left.startswith("pod/"):
+            raise RuntimeError(f"pods of {self.names.sandboxes} cannot be deleted: {left}")
+
+    def _delete_ours(self) -> None:
+        for namespace in (self.names.runs, self.names.sandboxes):
+            self.kubectl("delete", OURS, "--all", "-n", namespace, "--wait=false", check=False)
+            self._drop_finalizers(namespace)
 
     def configure(self, text: str) -> Path:
         """Write the operator's configuration, with the repository's prompts beside it."""
@@ -139,19 +162,36 @@ class Stage:
         started = self._spawn(name, command, "hummingbird-ingest", health_port, program, environ or {})
         return Ingestor(started.process, started.log, started.port, port)
 
+    def hummingbird(self, *arguments: str) -> str:
+        """Run the command to its end beside config.yaml and return its output; a failure raises with its words."""
+        done = subprocess.run(
+            [sys.executable, "-m", "hummingbird_operator", *arguments],
+            cwd=self.folder,
+            env=self._environ(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"hummingbird {' '.join(arguments)}: {(done.stdout + done.stderr).strip()}")
+        return done.stdout
+
+    def _environ(self) -> dict[str, str]:
+        return {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ} | self.environ
+
     def _spawn(
         self, name: str, command: list[str], account: str, port: int, program: str, environ: Mapping[str, str]
     ) -> Operator:
         kubeconfig = self._service_account(account)
         port = port or free_port()
-        basics = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         arguments = [*command, "--config", str(self.folder / "config.yaml"), "--namespace", self.names.runs]
         arguments += ["--kubeconfig", str(kubeconfig), "--health-port", str(port)]
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", program, *arguments],
-                env={**basics, "HUMMINGBIRD_IDENTITY": name, **self.environ, **environ},
+                env={"HUMMINGBIRD_IDENTITY": name, **self._environ(), **environ},
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
@@ -190,9 +230,9 @@ class Stage:
             elif "namespace" in meta:
                 meta["namespace"] = names[meta["namespace"]]
             else:
-                meta["name"] += self._suffix()
+                meta["name"] += f"-{self.names.runs}"
                 if "roleRef" in each:
-                    each["roleRef"]["name"] += self._suffix()
+                    each["roleRef"]["name"] += f"-{self.names.runs}"
             for subject in each.get("subjects", ()):
                 subject["namespace"] = names[subject["namespace"]]
             yield each
@@ -205,13 +245,10 @@ class Stage:
         container["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}}
         return pool
 
-    def _suffix(self) -> str:
-        return "" if self.names == Names() else f"-{self.names.runs}"
-
-    def _drop_finalizers(self, kind: str, namespace: str) -> None:
+    def _drop_finalizers(self, namespace: str) -> None:
         """Without an operator nobody else would; docs/operations.md tells people the same."""
-        listed = self.kubectl("get", kind, "-n", namespace, "-o", "name", check=False)
-        for name in (line for line in listed.splitlines() if line.startswith(kind[:-1])):
+        listed = self.kubectl("get", OURS, "-n", namespace, "-o", "name", check=False)
+        for name in (line for line in listed.splitlines() if line.startswith(("agentrun.", "sandboxpool."))):
             patch = '{"metadata":{"finalizers":null}}'
             self.kubectl("patch", name, "-n", namespace, "--type=merge", "-p", patch, check=False)
 

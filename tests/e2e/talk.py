@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import Cluster
+from demo.evidence import MEMBERS, SHA
 from demo.processes import Ingestor, free_port, wait_for
 from hummingbird_ai.testing.replies import Answer, Reply, Stall, say
 from tests.e2e import threads
@@ -41,19 +40,13 @@ WORKFLOWS: dict[str, dict[str, Any] | None] = {
 
 
 def neighbourhood(merge_requests: range) -> dict[str, Any]:
-    """Who else is there: a second developer, a maintainer, a guest, a stranger; and the second project."""
-    levels = {"1": 30, "2": 20, "7": 30, "9": 40, "11": 30, "12": 10}
-    rows = [{"iid": iid, "sha": "4be1c0de" * 5, "author": {"id": 7, "username": "alice"}} for iid in merge_requests]
+    """Who else is there: a stranger, and the second project, with the same people and merge requests."""
+    rows = [{"iid": iid, "sha": SHA, "author": {"id": 7, "username": "alice"}} for iid in merge_requests]
     return {
-        "users": [
-            {"id": 9, "username": "maya", "tokens": {"maintainer-token": ["api"]}},
-            {"id": 11, "username": "bob"},
-            {"id": 12, "username": "gwen"},
-            {"id": 13, "username": "sam"},
-        ],
+        "users": [{"id": 13, "username": "sam"}],
         "projects": [
-            {"id": 10, "path": APP, "visibility": "public", "members": levels},
-            {"id": 20, "path": INSIDE, "visibility": "public", "members": levels, "merge_requests": rows},
+            {"id": 10, "path": APP, "visibility": "public"},
+            {"id": 20, "path": INSIDE, "visibility": "public", "members": MEMBERS, "merge_requests": rows},
         ],
     }
 
@@ -203,9 +196,5 @@ def _note_id(run: dict[str, Any]) -> int:
 
 def set_up_hooks(world: Scene, *projects: str) -> None:
     """Make the hooks as a person who runs Hummingbird does; no project: in all that the configuration names."""
-    command = [sys.executable, "-m", "hummingbird_operator", "webhook-setup", "--config", "config.yaml"]
-    command += [argument for project in projects for argument in ("--project", project)]
-    made = subprocess.run(
-        command, cwd=world.stage.folder, env=world.stage.environ, capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
+    named = [argument for project in projects for argument in ("--project", project)]
+    world.stage.hummingbird("webhook-setup", "--config", "config.yaml", *named)
