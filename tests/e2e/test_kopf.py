@@ -162,7 +162,11 @@ def test_a_run_with_annotations_near_their_limit_is_served_and_gets_none_of_kopf
     assert world.finished("large")["reason"] == "Completed"
     meta = world.stage.get("agentrun", "large")["metadata"]
     assert meta["annotations"] == annotations
-    assert meta.get("finalizers", []) == []
+
+    def free() -> bool:
+        return "finalizers" not in world.stage.get("agentrun", "large")["metadata"]
+
+    wait_for(free, 20, lambda: f"its finalizer stays\n{world.log()}")
 
 
 def _run_text(world: Scene, name: str, annotations: dict[str, str], message: str) -> str:
