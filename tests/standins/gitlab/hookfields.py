@@ -51,7 +51,7 @@ def shown(hook: Hook, now: datetime, *, signing_tokens: bool = True) -> dict[str
     """The hook without its secrets; servers from 19.0 on say whether there are any."""
     row = {
         "id": hook.id,
-        "project_id": hook.project_id,
+        **({"project_id": hook.project_id} if hook.group_id is None else {"group_id": hook.group_id}),
         "url": hook.url,
         "name": hook.name,
         "description": hook.description,

@@ -1,19 +1,23 @@
-"""Webhooks of a project over the API: made, read, tried and sent again by Maintainers (`lib/api/project_hooks.rb`)."""
+"""Webhooks over the API: made, read, tried and sent again (`lib/api/project_hooks.rb`, `ee/lib/api/group_hooks.rb`).
+
+A project's Maintainers may, and a group's Owners, who also need a licence. Both have the same paths below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
 from tests.standins.gitlab import hookfields, payloads
 from tests.standins.gitlab.deliveries import INTERNAL_ERROR, Answer
-from tests.standins.gitlab.records import Hook, Project, timestamp
+from tests.standins.gitlab.records import Group, Hook, MergeRequest, Project, timestamp
 from tests.standins.gitlab.state import State
 from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, not_found, paged
 
 MAY_ADMINISTER = 40
+OWNS = 50
 EVENTS_PER_PAGE = 20
 KEPT = timedelta(days=7)
 CLASSES = {"successful": "2", "client_failure": "4", "server_failure": "5"}
@@ -32,15 +36,26 @@ NEEDED = {
 }
 
 
-def route(request: Request, state: State, project: Project, rest: tuple[str, ...]) -> Response:
-    """Everything below a project's hooks; 403 for who is less than a Maintainer."""
-    if project.level(request.user) < MAY_ADMINISTER:
+def of_group(request: Request, state: State, reference: str, rest: tuple[str, ...]) -> Response:
+    """Everything below a group's hooks. A group that the user is no member of is one that does not exist."""
+    group = state.group(reference)
+    if group is None or not group.level(request.user):
+        raise not_found("Group")
+    if not state.premium:
+        raise not_found()
+    return route(request, state, group, rest)
+
+
+def route(request: Request, state: State, project: Project | Group, rest: tuple[str, ...]) -> Response:
+    """Everything below a project's or group's hooks; 403 for who is less than a Maintainer, an Owner of the group."""
+    group = project.id if isinstance(project, Group) else None
+    if project.level(request.user) < (OWNS if group else MAY_ADMINISTER):
         raise ApiError(403, {"message": "403 Forbidden"})
     match (request.method, *rest):
         case ("GET",):
             return paged(request, [_shown(state, hook) for hook in project.hooks.values()], state.count_limit)
         case ("POST",):
-            made = Hook(state.next_id(), project.id, "", state.now())
+            made = Hook(state.next_id(), project.id, "", state.now(), group_id=group)
             hookfields.write(made, request.body, signing_tokens=state.signing_tokens)
             project.hooks[made.id] = made
             return as_json(_shown(state, made), 201)
@@ -49,7 +64,7 @@ def route(request: Request, state: State, project: Project, rest: tuple[str, ...
     raise not_found()
 
 
-def _one(request: Request, state: State, project: Project, hook: Hook, rest: tuple[str, ...]) -> Response:
+def _one(request: Request, state: State, project: Project | Group, hook: Hook, rest: tuple[str, ...]) -> Response:
     match (request.method, *rest):
         case ("GET",):
             return as_json(_shown(state, hook))
@@ -94,7 +109,7 @@ def _fits(status: str, wanted: str) -> bool:
     return status == wanted or (wanted in CLASSES and len(status) == 3 and status[0] == CLASSES[wanted])
 
 
-def _resend(request: Request, state: State, project: Project, hook: Hook, number: str) -> Response:
+def _resend(request: Request, state: State, project: Project | Group, hook: Hook, number: str) -> Response:
     """Send a logged event again, with its idempotency key; 422 while the hook is disabled or where its URL changed."""
     _limit(request, state, project)
     row = next((row for row in hook.log if str(row["id"]) == number), None)
@@ -113,7 +128,7 @@ def resent(answer: Answer) -> Response:
     return as_json({"response_status": int(answer.status)}, 201)
 
 
-def _test(request: Request, state: State, project: Project, hook: Hook, trigger: str) -> Response:
+def _test(request: Request, state: State, project: Project | Group, hook: Hook, trigger: str) -> Response:
     """Send what the project has of that kind, also while the hook is disabled."""
     if trigger not in TRIGGERS:
         raise ApiError(400, {"error": "trigger does not have a valid value"})
@@ -143,7 +158,7 @@ def _failed(text: str) -> Response:
     return as_json({"message": f"422 Unprocessable Entity - {text}"}, 422)
 
 
-def _limit(request: Request, state: State, project: Project) -> None:
+def _limit(request: Request, state: State, project: Project | Group) -> None:
     """So many a minute, per project and user; the answer has no Retry-After."""
     now = state.clock()
     recent = state.resends.setdefault((project.id, request.user.id), [])
@@ -154,25 +169,35 @@ def _limit(request: Request, state: State, project: Project) -> None:
     recent.append(now)
 
 
-def _sample(request: Request, state: State, project: Project, trigger: str) -> dict[str, Any]:
-    """A real record of the project in that kind's form: a merge request without `action`, as the test has it."""
-    for merge_request in reversed(project.merge_requests.values()):
-        fields = merge_request.fields
-        if trigger == "merge_requests_events":
-            made = payloads.merge_request_event(state, project, merge_request, request.user, "", {})
-            del made["object_attributes"]["action"]
-            return made
-        if trigger == "push_events":
-            row = payloads.commit_attributes(state, project, fields["sha"], merge_request.commit, state.now())
-            return payloads.push_event(state, project, request.user, fields["source_branch"], "", row)
-        if trigger == "note_events" and merge_request.notes:
-            return payloads.note_event(
-                state, project, merge_request, max(merge_request.notes.values(), key=_id), "create"
-            )
-        if trigger == "pipeline_events" and merge_request.pipelines:
-            row = merge_request.pipelines[0]
-            return payloads.pipeline_event(state, project, row, merge_request, request.user)
-    raise ApiError(422, {"message": f"Ensure the project has {NEEDED[trigger]}."})
+def _sample(request: Request, state: State, owner: Project | Group, trigger: str) -> dict[str, Any]:
+    """A real record of the project, or of one of the group, in that kind's form."""
+    projects: Iterable[Project] = state.below(owner) if isinstance(owner, Group) else [owner]
+    for project in projects:
+        for merge_request in reversed(project.merge_requests.values()):
+            made = _sample_of(request, state, project, merge_request, trigger)
+            if made is not None:
+                return made
+    has = "the group has a project with" if isinstance(owner, Group) else "the project has"
+    raise ApiError(422, {"message": f"Ensure {has} {NEEDED[trigger]}."})
+
+
+def _sample_of(
+    request: Request, state: State, project: Project, merge_request: MergeRequest, trigger: str
+) -> dict[str, Any] | None:
+    """A merge request comes without `action`, as the test has it."""
+    fields = merge_request.fields
+    if trigger == "merge_requests_events":
+        made = payloads.merge_request_event(state, project, merge_request, request.user, "", {})
+        del made["object_attributes"]["action"]
+        return made
+    if trigger == "push_events":
+        row = payloads.commit_attributes(state, project, fields["sha"], merge_request.commit, state.now())
+        return payloads.push_event(state, project, request.user, fields["source_branch"], "", row)
+    if trigger == "note_events" and merge_request.notes:
+        return payloads.note_event(state, project, merge_request, max(merge_request.notes.values(), key=_id), "create")
+    if trigger == "pipeline_events" and merge_request.pipelines:
+        return payloads.pipeline_event(state, project, merge_request.pipelines[0], merge_request, request.user)
+    return None
 
 
 def _id(row: Any) -> int:

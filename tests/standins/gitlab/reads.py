@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.standins.gitlab import hooks, notes, repository
+from tests.standins.gitlab import hooks, lists, notes, repository
 from tests.standins.gitlab.records import MergeRequest, Project, User, shown
 from tests.standins.gitlab.state import State
 from tests.standins.gitlab.wire import ApiError, Request, Response, as_json, not_found, paged
@@ -20,6 +20,10 @@ def route(request: Request, state: State) -> Response:
         case ("users", number) if request.method == "GET":
             found = _user(state, number)
             return as_json(found.public() | {"bot": found.bot})
+        case ("projects",) if request.method == "GET":
+            return paged(request, lists.projects(request, state), state.count_limit)
+        case ("groups", reference, "hooks", *rest):
+            return hooks.of_group(request, state, reference, tuple(rest))
         case ("projects", reference, *rest):
             return _project(request, state, find_project(request, state, reference), tuple(rest))
     raise not_found()
@@ -42,10 +46,9 @@ def _project(request: Request, state: State, project: Project, rest: tuple[str, 
         raise ApiError(405, {"error": "405 Not Allowed"})
     match rest:
         case ():
-            names = {"name": project.path.rsplit("/", 1)[-1], "path_with_namespace": project.path}
-            return as_json({"id": project.id, "visibility": project.visibility, **names})
+            return as_json(lists.project(state, project))
         case ("merge_requests",):
-            return paged(request, _listed(request, project), state.count_limit)
+            return paged(request, lists.merge_requests(request, project), state.count_limit)
         case ("members", "all"):
             rows = [_member(project, state.users[number]) for number in project.members if number in state.users]
             return paged(request, rows, state.count_limit)
@@ -74,19 +77,6 @@ def _merge_request(request: Request, state: State, project: Project, rest: tuple
         case ("pipelines",):
             return paged(request, [shown(row) for row in merge_request.pipelines], state.count_limit)
     raise not_found()
-
-
-def _listed(request: Request, project: Project) -> list[dict[str, Any]]:
-    """Newest first, without `head_pipeline`, which only the details have; `state` is opened, closed, merged or all."""
-    wanted = {key: request.query[key] for key in ("source_branch", "target_branch") if key in request.query}
-    if request.query.get("state", "all") != "all":
-        wanted["state"] = request.query["state"]
-    rows = [
-        {key: value for key, value in merge_request.fields.items() if key != "head_pipeline"}
-        for merge_request in project.merge_requests.values()
-        if all(merge_request.fields[key] == value for key, value in wanted.items())
-    ]
-    return sorted(rows, key=lambda row: -int(row["iid"]))
 
 
 def _details(merge_request: MergeRequest) -> dict[str, Any]:

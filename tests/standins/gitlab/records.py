@@ -99,8 +99,9 @@ MAXIMUM_BACKOFF = timedelta(days=1)
 
 @dataclass
 class Hook:
-    """A project's webhook with its log, oldest row first. Its rules: `app/models/concerns/web_hooks/auto_disabling.rb`.
+    """A webhook with its log, oldest row first. Its rules: `app/models/concerns/web_hooks/auto_disabling.rb`.
 
+    Of a project, or of the group `group_id`, which is told of every project below it.
     `token` and `signing_token` can be written and never read.
     """
 
@@ -118,6 +119,7 @@ class Hook:
     recent_failures: int = 0
     disabled_until: datetime | None = None
     log: list[dict[str, Any]] = field(default_factory=list)
+    group_id: int | None = None
 
     def status(self, now: datetime) -> str:
         """`alert_status`: executable, temporarily_disabled or disabled (for good)."""
@@ -164,6 +166,24 @@ class Project:
         if user.state != "active" or (expires and expires <= datetime.now(UTC).date().isoformat()):
             return 0
         return self.members.get(user.id, 0)
+
+
+@dataclass
+class Group:
+    """A group; its projects are those whose path begins with its own. A membership counts in the group only."""
+
+    id: int
+    path: str
+    members: dict[int, int] = field(default_factory=dict)
+    hooks: dict[int, Hook] = field(default_factory=dict)
+
+    def level(self, user: User) -> int:
+        """What the user's membership gives; 0 when there is none, or the account is not active."""
+        return self.members.get(user.id, 0) if user.state == "active" else 0
+
+    def holds(self, project: str) -> bool:
+        """Whether the project is in it, or in a group of it."""
+        return project.startswith(f"{self.path}/")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import io
 import tarfile
 from typing import Any
 
-from tests.standins.gitlab import pipelines
+from tests.standins.gitlab import lists, pipelines
 from tests.standins.gitlab.records import Project, shown
 from tests.standins.gitlab.state import State, log_stream
 from tests.standins.gitlab.wire import Request, Response, as_json, flag, not_found, paged
@@ -72,9 +72,7 @@ def _pipelines(request: Request, state: State, project: Project, rest: tuple[str
     rows = {row["id"]: shown(row) for row in pipelines.known(project)}
     match rest:
         case ():
-            wanted = [key for key in ("status", "ref", "sha", "source") if key in request.query]
-            found = [row for row in rows.values() if all(row.get(key) == request.query[key] for key in wanted)]
-            return paged(request, sorted(found, key=lambda row: -int(row["id"])), state.count_limit)
+            return paged(request, lists.pipelines(request, rows.values()), state.count_limit)
         case (number,) if number.isdigit() and int(number) in rows:
             return as_json(rows[int(number)])
         case (number, "jobs"):

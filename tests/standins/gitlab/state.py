@@ -15,6 +15,7 @@ from tests.standins.gitlab.events import Emitted, Events
 from tests.standins.gitlab.hookfields import new_hook
 from tests.standins.gitlab.records import (
     Call,
+    Group,
     MergeRequest,
     Note,
     Project,
@@ -26,6 +27,7 @@ from tests.standins.gitlab.records import (
 
 __all__ = [
     "Call",
+    "Group",
     "MergeRequest",
     "Note",
     "Project",
@@ -48,6 +50,9 @@ class State:
         self.lock = threading.RLock()
         self.users: dict[int, User] = {}
         self.projects: dict[int, Project] = {}
+        self.groups: dict[int, Group] = {}
+        self.premium: bool = fixture.get("premium", True)
+        """Whether groups have hooks: without a licence there are no such paths."""
         self.executed: list[dict[str, str]] = []
         self.mentions: list[dict[str, str]] = []
         self.destroyed: list[int] = []
@@ -84,7 +89,12 @@ class State:
 
     def _to_hooks(self, event: Emitted) -> None:
         project = self.project(event.project)
-        for hook in project.hooks.values() if project else ():
+        groups = [group for group in self.groups.values() if self.premium and group.holds(event.project)]
+        hooks = [
+            *(project.hooks.values() if project else ()),
+            *(hook for group in groups for hook in group.hooks.values()),
+        ]
+        for hook in hooks:
             self.deliveries.enqueue(hook, event)
 
     def now(self) -> str:
@@ -99,6 +109,9 @@ class State:
             self.users[raw["id"]] = User(raw["id"], raw["username"], raw.get("name", ""), tokens, state, bot)
         for raw in fixture.get("projects", []):
             self._load_project(raw)
+        for raw in fixture.get("groups", []):
+            members = {int(key): level for key, level in raw.get("members", {}).items()}
+            self.groups.setdefault(raw["id"], Group(raw["id"], raw["path"])).members |= members
 
     def _load_project(self, raw: Mapping[str, Any]) -> None:
         project = self.projects.setdefault(raw["id"], Project(raw["id"], raw["path"]))
@@ -160,6 +173,14 @@ class State:
         if reference.isdigit():
             return self.projects.get(int(reference))
         return next((project for project in self.projects.values() if project.path == reference), None)
+
+    def group(self, reference: str) -> Group | None:
+        """By number or path."""
+        return next((one for one in self.groups.values() if reference in (str(one.id), one.path)), None)
+
+    def below(self, group: Group) -> list[Project]:
+        """The group's projects."""
+        return [project for project in self.projects.values() if group.holds(project.path)]
 
     def user(self, username: str) -> User:
         """By name; KeyError for one that does not exist."""
