@@ -1,7 +1,8 @@
-"""The webhooks of a project, and what GitLab recorded of their deliveries: `/projects/:id/hooks`.
+"""The webhooks of a project or a group, and what GitLab recorded of their deliveries: `/projects/:id/hooks`.
 
-Needs a Maintainer's token. GitLab keeps deliveries for seven days, newest first, with the request's data but not its
-secret; `server_failure` covers 5xx answers as well as time-outs and refused connections (`internal error`).
+Needs a Maintainer's token, for a group's hooks an Owner's. GitLab keeps deliveries for seven days, newest first, with
+the request's data but not its secret; `server_failure` covers 5xx answers as well as time-outs and refused connections
+(`internal error`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from datetime import datetime
+from itertools import islice
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,6 +22,7 @@ from hummingbird_operator.delivery.connection import translated
 from hummingbird_operator.delivery.reading import Reader, project_path
 from hummingbird_operator.errors import HummingbirdError, Invalid, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
+from hummingbird_operator.ingest.moments import moment
 
 T = TypeVar("T", bound=BaseModel)
 logger = logging.getLogger(__name__)
@@ -39,7 +44,7 @@ PAGE = 10
 
 
 class Hook(BaseModel):
-    """One webhook of a project; what an older GitLab does not say is None."""
+    """One webhook of a project or a group; what an older GitLab does not say is None."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -77,6 +82,8 @@ class Delivery:
     key: str
     unreadable: bool = False
     """GitLab's row has another shape: what was sent cannot be known."""
+    at: datetime | None = None
+    """When GitLab tried it."""
 
     @property
     def oversize(self) -> bool:
@@ -87,32 +94,38 @@ class Delivery:
 class Hooks(Reader):
     """The hooks of projects. Methods raise Unavailable, NotFound (no such hook, or GitLab older than 17.3), Invalid."""
 
-    def hooks(self, project: str) -> list[Hook]:
+    NEEDED: ClassVar[str] = "the role Maintainer in the project"
+
+    def _place(self, name: str) -> str:
+        return f"{project_path(name)}/hooks"
+
+    def _about(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return about(f"hooks of {name}", self.NEEDED)
+
+    def hooks(self, name: str) -> list[Hook]:
         """All hooks of the project."""
-        with _about(project):
-            listed = list(self._list(f"{project_path(project)}/hooks", f"hooks of {project}"))
+        with self._about(name):
+            listed = list(self._list(self._place(name), f"hooks of {name}"))
         found = [_hook(raw) for raw in listed]
         if None in found:
-            logger.warning("%d hooks of %s have another shape and are passed over", found.count(None), project)
+            logger.warning("%d hooks of %s have another shape and are passed over", found.count(None), name)
         return [hook for hook in found if hook is not None]
 
-    def create(self, project: str, url: str, fields: Mapping[str, Any]) -> Hook:
+    def create(self, name: str, url: str, fields: Mapping[str, Any]) -> Hook:
         """Make a hook."""
-        with _about(project):
-            answer = self._connection.write.http_post(
-                f"{project_path(project)}/hooks", post_data={"url": url, **fields}
-            )
+        with self._about(name):
+            answer = self._connection.write.http_post(self._place(name), post_data={"url": url, **fields})
         return _parsed(Hook, answer)
 
-    def update(self, project: str, hook: Hook, fields: Mapping[str, Any]) -> Hook:
+    def update(self, name: str, hook: Hook, fields: Mapping[str, Any]) -> Hook:
         """Change some fields; GitLab wants the address each time."""
-        with _about(project):
+        with self._about(name):
             answer = self._connection.write.http_put(
-                f"{project_path(project)}/hooks/{hook.id}", post_data={"url": hook.url, **fields}
+                f"{self._place(name)}/{hook.id}", post_data={"url": hook.url, **fields}
             )
         return _parsed(Hook, answer)
 
-    def enable(self, project: str, hook: Hook) -> None:
+    def enable(self, name: str, hook: Hook) -> None:
         """Have GitLab send a test: a 2xx of ours makes it use a hook again that it disabled after failures.
 
         Raises Invalid where that fails, or where the project has neither a merge request nor a commit to send.
@@ -120,29 +133,45 @@ class Hooks(Reader):
         for trigger in TESTS:
             last = trigger == TESTS[-1]
             try:
-                with _about(project):
-                    self._connection.write.http_post(f"{project_path(project)}/hooks/{hook.id}/test/{trigger}")
+                with self._about(name):
+                    self._connection.write.http_post(f"{self._place(name)}/{hook.id}/test/{trigger}")
             except Invalid:
                 if last:
                     raise
             else:
                 return
 
-    def failed(self, project: str, hook_id: int) -> Iterator[Delivery]:
+    def failed(self, name: str, hook_id: int) -> Iterator[Delivery]:
         """Deliveries that ended in 5xx or without an answer, newest first, page by page."""
-        with _about(project):
-            path = f"{project_path(project)}/hooks/{hook_id}/events"
-            what, query = f"deliveries of {project}", {"status": "server_failure"}
-            for raw in self._list(path, what, page=PAGE, query=query):
-                if _failed(raw):
-                    yield _delivery(raw)
+        for raw in self._events(name, hook_id, "server_failure"):
+            if _failed(raw):
+                yield _delivery(raw)
+
+    def refused(self, name: str, hook_id: int) -> list[datetime]:
+        """When deliveries ended in 4xx, the newest ones: a secret may have been wrong."""
+        rows = islice(self._events(name, hook_id, "client_failure"), PAGE)
+        return [when for raw in rows if _status(raw).startswith("4") and (when := moment(raw.get("created_at")))]
+
+    def _events(self, name: str, hook_id: int, status: str) -> Iterator[Mapping[str, Any]]:
+        with self._about(name):
+            path = f"{self._place(name)}/{hook_id}/events"
+            yield from self._list(path, f"deliveries of {name}", page=PAGE, query={"status": status})
+
+
+class GroupHooks(Hooks):
+    """The hooks of groups, which only Premium has: NotFound where there are none, or the name is no group's."""
+
+    NEEDED: ClassVar[str] = "the role Owner in the group"
+
+    def _place(self, name: str) -> str:
+        return f"/groups/{quote(name, safe='')}/hooks"
 
 
 @contextlib.contextmanager
-def _about(project: str) -> Iterator[None]:
+def about(what: str, needed: str = Hooks.NEEDED) -> Iterator[None]:
     """As `translated`, in words for the hooks' own token."""
     try:
-        with translated(f"hooks of {project}"):
+        with translated(what):
             yield
     except HummingbirdError as error:
         status = getattr(error.__cause__, "response_code", None)
@@ -150,8 +179,8 @@ def _about(project: str) -> Iterator[None]:
             problem = f"it refused the hooks' token (401): renew {TOKEN_SETTING}, with scope api"
             raise Unavailable(SERVICE, problem) from error
         if status == 403:
-            problem = f"GitLab forbids it (403): {TOKEN_SETTING} needs scope api and the role Maintainer in the project"
-            raise Invalid(f"hooks of {project}", problem) from error
+            problem = f"GitLab forbids it (403): {TOKEN_SETTING} needs scope api and {needed}"
+            raise Invalid(what, problem) from error
         raise
 
 
@@ -172,15 +201,19 @@ def _hook(raw: object) -> Hook | None:
 
 def _failed(raw: object) -> bool:
     """Also from a GitLab that knows no filter, which gives them all."""
-    status = raw.get("response_status") if isinstance(raw, Mapping) else None
-    return not str(status).startswith(("2", "3", "4"))
+    return not _status(raw).startswith(("2", "3", "4"))
+
+
+def _status(raw: object) -> str:
+    return str(raw.get("response_status")) if isinstance(raw, Mapping) else "None"
 
 
 def _delivery(raw: object) -> Delivery:
     """A row of the list of deliveries: one of another shape is a delivery as well, and holds back no other."""
     row: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
     number, sent, given = row.get("id"), row.get("request_data"), row.get("request_headers")
+    when = moment(row.get("created_at"))
     if not isinstance(number, int) or not isinstance(sent, Mapping):
-        return Delivery(number if isinstance(number, int) else 0, "", {}, "", unreadable=True)
+        return Delivery(number if isinstance(number, int) else 0, "", {}, "", unreadable=True, at=when)
     headers = {str(name).lower(): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
-    return Delivery(number, headers.get("x-gitlab-event", ""), sent, headers.get("idempotency-key", ""))
+    return Delivery(number, headers.get("x-gitlab-event", ""), sent, headers.get("idempotency-key", ""), at=when)

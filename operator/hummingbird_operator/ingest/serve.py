@@ -26,10 +26,10 @@ from hummingbird_operator.ingest import queue as queues
 from hummingbird_operator.ingest import signatures, sqs
 from hummingbird_operator.ingest.event import Event, encode_envelope
 from hummingbird_operator.ingest.handle import Handler
-from hummingbird_operator.ingest.hooks import Hooks
 from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.metrics import IngestMetrics
-from hummingbird_operator.ingest.replay import Replay, exact
+from hummingbird_operator.ingest.recovery import hooks_of, replaying
+from hummingbird_operator.ingest.seen import Seen
 from hummingbird_operator.ingest.webhook import QUEUE_SECONDS, Webhook
 from hummingbird_operator.kube.client import AGENT_RUNS, Kube
 from hummingbird_operator.lifecycle import background
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from hummingbird_operator.settings import Settings
     from hummingbird_operator.workflows import Workflows
 
+__all__ = ["EventQueue", "Options", "check", "hooks_of", "serve_sqs", "serve_webhook"]
+
 logger = logging.getLogger(__name__)
 
 FORGE_THREADS = 16
 """Calls to GitLab at once."""
 TIMEOUT = (3.0, 5.0)
 """Seconds to connect to GitLab, and between two pieces of its answer: a call that hangs must not outlive its event."""
-LIST_TIMEOUT = (3.0, 20.0)
-"""The same for hooks: a page of failed deliveries may be large."""
 DRAIN_SECONDS = 3.0
 """After SIGTERM new requests still come until every proxy knows: GitLab sends none of them twice."""
 _NO_LABEL = f"{GROUP}/none"
@@ -110,7 +110,8 @@ async def serve_webhook(settings: Settings, workflows: Workflows, options: Optio
     async with contextlib.AsyncExitStack() as stack:
         process = await stack.enter_async_context(_process(settings, workflows, options, gitlab))
         queue = stack.enter_context(_handing_over(config))
-        replay = _replay(settings, process, stack) if _replays(config, gitlab) else None
+        seen = Seen(process.kube, options.namespace, workflows)
+        replay = stack.enter_context(replaying(settings, process.handler, seen, process.registry))
         webhook = Webhook(
             process.handler,
             settings.webhook_secrets,
@@ -224,37 +225,6 @@ def _handing_over(config: Config) -> Iterator[EventQueue | None]:
         return
     with contextlib.closing(_sqs(config, config.ingest.queue_url, call_seconds=QUEUE_SECONDS)) as queue:
         yield EventQueue(queue)
-
-
-def _replays(config: Config, gitlab: GitLab) -> bool:
-    """Whether failed deliveries can be replayed; what keeps them from it is said once."""
-    if gitlab.hooks_token_env is None and gitlab.hooks_token_file is None:
-        logger.warning("failed deliveries cannot be replayed: gitlab.hooks_token_env names no token that may list them")
-        return False
-    if config.ingest.webhook_url is None:
-        logger.warning("failed deliveries cannot be replayed: ingest.webhook_url does not say which hook is ours")
-        return False
-    _, globs = exact(config.projects)
-    if globs:
-        logger.warning("failed deliveries of %s are not replayed: name the projects in `projects`", ", ".join(globs))
-    return True
-
-
-def _replay(settings: Settings, process: _Process, stack: contextlib.AsyncExitStack) -> Replay:
-    projects, _ = exact(settings.config.projects)
-    url = settings.config.ingest.webhook_url or ""
-    hooks = stack.enter_context(contextlib.closing(hooks_of(settings)))
-    return Replay(hooks, process.handler, url, projects, process.registry)
-
-
-def hooks_of(settings: Settings) -> Hooks:
-    """The hooks of the configured GitLab, with the token for them. Raises Invalid where none is named or it is gone."""
-    where, gitlab = "gitlab.hooks_token_env", settings.config.gitlab
-    if gitlab is None or (gitlab.hooks_token_env is None and gitlab.hooks_token_file is None):
-        raise Invalid(where, "name a token of a Maintainer, with scope api")
-    token = partial(settings.secret, where, env=gitlab.hooks_token_env, file=gitlab.hooks_token_file)
-    token()
-    return Hooks(gitlab.url, token, ca=_ca(gitlab), timeout=LIST_TIMEOUT)
 
 
 def _ca(gitlab: GitLab) -> str | None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from hummingbird_operator.errors import HummingbirdError, Invalid
 from hummingbird_operator.ingest.hooks import WANTED, Hook
-from hummingbird_operator.ingest.replay import exact
+from hummingbird_operator.ingest.places import exact
 from hummingbird_operator.ingest.signatures import SIGNING_PREFIX
 from hummingbird_operator.settings import Settings
 
