@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,8 @@ NAMES = Names("hummingbird-demo", "hummingbird-demo-sandboxes")
 DOLLARS = "0.50"
 """The most that one run may cost."""
 POOL = {"replicas": 1, "maxSandboxes": 4, "linger": {"seconds": 300, "max": 2}}
+OUTWARDS = ("HTTPS_PROXY", "https_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+"""What processes may need of our environment to reach the real model."""
 TROUBLE = (Unexpected, RuntimeError, TimeoutError, OSError, subprocess.SubprocessError, cluster.ClusterError, ApiError)
 
 
@@ -47,7 +50,7 @@ def main() -> int:
         signal.signal(number, _end)
     try:
         with own_folder() as folder:
-            return away(folder) if remove else play(folder, os.environ.get("GOOGLE_API_KEY", "").strip())
+            return away(folder) if remove else play(folder, os.environ)
     except KeyboardInterrupt:
         say("ended in the middle; the next demo clears what is left")
         return 130
@@ -60,21 +63,31 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def away(folder: Path) -> int:
     """Namespaces, ClusterRole and folder of an earlier demo; what is of use to others stays."""
-    Stage(cluster.find(), folder, NAMES).uninstall()
+    stage, namespaces = (
+        Stage(cluster.find(), folder, NAMES),
+        (f"namespace/{NAMES.runs}", f"namespace/{NAMES.sandboxes}"),
+    )
+    stage.uninstall()
+    stage.kubectl("wait", "--for=delete", *namespaces, "--timeout=90s")
     shutil.rmtree(folder)
-    say(f"{NAMES.runs} and {NAMES.sandboxes} are being deleted; CRDs and the cluster stay")
+    say(f"namespaces {NAMES.runs} and {NAMES.sandboxes} are gone; CRDs and the cluster stay")
     return 0
 
 
-def play(folder: Path, key: str) -> int:
-    """The whole of it; an empty key lets the script play the model."""
+def play(folder: Path, environ: Mapping[str, str]) -> int:
+    """The whole of it; without GOOGLE_API_KEY a script plays the model."""
+    key = environ.get("GOOGLE_API_KEY", "").strip()
     say(words.beginning(scripted=not key, runs=AGENT_RUNS, dollars=DOLLARS))
     found, proof = cluster.up(), evidence.run_tests()
     if proof.exit_status == 0:
         say("the example project's tests pass: there is no failure to look into")
         return 1
-    stage = Stage(found, folder, NAMES)
-    failure = _play(stage, proof, key)
+    tokens = {"GITLAB_TOKEN": BOT_TOKEN, "READ_TOKEN": READ_TOKEN, "HOOKS_TOKEN": HOOKS_TOKEN}
+    stage = Stage(found, folder, NAMES, tokens | {"GOOGLE_API_KEY": key or MODEL_KEY})
+    if key:
+        outwards = {name: environ[name] for name in OUTWARDS if name in environ}
+        stage.environ |= outwards | {"NO_PROXY": f"127.0.0.1,localhost,{environ.get('NO_PROXY', '')}"}
+    failure = _play(stage, proof, scripted=not key)
     if not failure:
         say("what is real here, and what stands in:")
         print(words.reality(found, scripted=not key, exit_status=proof.exit_status, folder=folder))
@@ -85,17 +98,17 @@ def play(folder: Path, key: str) -> int:
     return 1 if failure else 0
 
 
-def _play(stage: Stage, proof: Evidence, key: str) -> str:
+def _play(stage: Stage, proof: Evidence, *, scripted: bool) -> str:
     """Set the stage and play; what went wrong, and where, or nothing."""
     acting: Play | None = None
     try:
         with ExitStack() as stack:
             gitlab = stack.enter_context(GitLabStandIn(fixture(proof)))
-            model = None if key else stack.enter_context(GeminiServer(analyst, api_key=MODEL_KEY))
-            operator = start(stage, stack, gitlab, model.url if model else "", key)
+            model = stack.enter_context(GeminiServer(analyst, api_key=MODEL_KEY)) if scripted else None
+            operator = start(stage, stack, gitlab, model.url if model else "")
             acting = Play(stage, gitlab, operator)
             acting.all()
-            show(stage, acting, scripted=not key)
+            show(stage, acting, scripted=scripted)
     except TROUBLE as error:
         where = f"where “{acting.act}”" if acting else "before the first act"
         return f"{where}: {error or type(error).__name__}"
@@ -109,12 +122,11 @@ def fixture(proof: Evidence) -> dict[str, Any]:
     return data
 
 
-def start(stage: Stage, stack: ExitStack, gitlab: GitLabStandIn, model: str, key: str) -> Operator:
+def start(stage: Stage, stack: ExitStack, gitlab: GitLabStandIn, model: str) -> Operator:
     """Configure and install everything, make the webhook in GitLab, start both processes until they are ready."""
     port = free_port()
     secret = base64.b64encode(secrets.token_bytes(32)).decode()
-    stage.environ = {"GITLAB_TOKEN": BOT_TOKEN, "READ_TOKEN": READ_TOKEN, "GOOGLE_API_KEY": key or MODEL_KEY}
-    stage.environ |= {"HOOKS_TOKEN": HOOKS_TOKEN, "HOOK_SECRET": f"whsec_{secret}"}
+    stage.environ["HOOK_SECRET"] = f"whsec_{secret}"
     stage.configure(yaml.safe_dump(config(gitlab.url, model, stage, port), sort_keys=False))
     say("away with what an earlier demo left; then CRDs, namespaces, Roles, a pool, and both processes")
     stage.sweep()

@@ -69,7 +69,7 @@ class Play:
         notes = self._notes()
         self._expect([note.author for note in notes] == [BOT], f"one note of {BOT}", notes)
         self._expect(bool(notes[0].words) and not notes[0].internal, "a public note with words in it", notes)
-        print(threads.page(f"{APP}!{IID}", notes))
+        print(threads.page(f"{APP}!{IID}", notes), end="")
 
     def a_developer_asks(self) -> None:
         """A command in a comment: the answer stands in its thread."""
@@ -92,8 +92,9 @@ class Play:
         if session != self.session:
             raise Unexpected(f"the reply should go on with session {self.session}, but its run has {session!r}")
         conditions = {each["type"]: each for each in run["status"]["conditions"]}
-        sandbox = conditions.get("SandboxReady", {})
-        say(f"session {session} went on; its sandbox: {sandbox.get('reason')}, {sandbox.get('message')}")
+        reclaimed = conditions.get("SandboxReady", {}).get("reason") == "Reclaimed"
+        where = "the sandbox that it had, with its files" if reclaimed else "another sandbox, with its files restored"
+        say(f"{BOT} goes on with the session, in {where}")
         self._answered("bob")
 
     def a_guest_replies(self) -> None:
@@ -105,7 +106,7 @@ class Play:
             raise Unexpected("a guest's words reached the model")
         self.denied()
         say("the thread as people read it:")
-        print(threads.page(f"{APP}!{IID}", self._in_thread()))
+        print(threads.page(f"{APP}!{IID}", self._in_thread()), end="")
 
     def denied(self) -> None:
         """Look that the thread ends with Gwen's words and nothing but a denial."""

@@ -94,7 +94,7 @@ def look_around(found: Cluster, names: Names, run: str) -> str:
 
 def left_behind(found: Cluster, names: Names, folder: Path) -> str:
     """What stays, and how to remove it."""
-    lines = ["python -m demo --remove   # all but the CRDs and the cluster; the next demo clears it as well"]
-    lines += [] if found.provider == "kubeconfig" else ["make cluster-down         # the cluster with all of it"]
+    lines = [".venv/bin/python -m demo --remove   # all but the CRDs; the next demo clears it as well"]
+    lines += [] if found.provider == "kubeconfig" else ["make cluster-down                   # the whole cluster"]
     things = f"namespaces {names.runs} and {names.sandboxes}, CRDs, a ClusterRole, the folder {folder}"
     return "\n".join([f"left behind: {things}. To remove them:", *(f"  {line}" for line in lines)])
