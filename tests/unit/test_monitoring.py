@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from hummingbird_ai.metrics import CallMetrics
+from hummingbird_operator.ingest.catchup import Catchup
 from hummingbird_operator.ingest.metrics import IngestMetrics
 from hummingbird_operator.ingest.replay import Replay
 from hummingbird_operator.ingest.sqs import SqsMetrics
@@ -57,7 +58,7 @@ def _registries() -> Iterator[Noting]:
     Kube(nobody, metrics=operator)
     yield operator
     IngestMetrics.on(webhook)
-    for each in (Webhook, Replay):
+    for each in (Webhook, Replay, Catchup):
         each(**_needed(each), registry=webhook)
     yield webhook
     SqsMetrics.on(queue)
