@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Protocol
 
 from hummingbird_operator.agentruns.following import Question
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.prompts import continuation_message, first_message
+from hummingbird_operator.sessions.records import Opening
 
 if TYPE_CHECKING:
-    from hummingbird_ai.messages import Content, ModelAdapter
+    from collections.abc import Sequence
+
+    from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
     from hummingbird_operator.agentruns.tasks import Task
     from hummingbird_operator.sessions.session import SavedSession, SessionStore
     from hummingbird_operator.sessions.store import BlobStore
@@ -50,20 +54,40 @@ class SessionInternal(SessionLost):
     reason = c.Failure.SESSION_INTERNAL
 
 
-def resumed(task: Task, sessions: SessionStore, store: BlobStore) -> SavedSession | None:
-    """The session that the run goes on with, None for a new one. Raises SessionLost, Invalid, Unavailable."""
+class Finisher(Protocol):
+    """Saves what a run of the session left in its journal only; `finishing.Finishing` does."""
+
+    def finish(self, task: Task, saved: SavedSession | None) -> bool:
+        """Save the one that follows `saved`; False where none does. To be asked again with what is there then."""
+
+
+def resumed(
+    task: Task, sessions: SessionStore, store: BlobStore, finisher: Finisher | None = None
+) -> SavedSession | None:
+    """The session that the run goes on with, None for a new one. Raises SessionLost, Invalid, Unavailable.
+
+    `finisher` is for a run that has the session's turn: without that, a run of it may be at work now.
+    """
     if not task.resumes:
         return None
+    saved = _loaded(task, sessions)
+    while finisher is not None and finisher.finish(task, saved):
+        saved = _loaded(task, sessions)
+    if saved is None:
+        raise _missing(task.session, store)
+    if saved.run != task.run and saved.internal and task.order.notes and not task.order.internal:
+        raise SessionInternal("this conversation is internal: it goes on only where the run's note is internal too")
+    return saved
+
+
+def _loaded(task: Task, sessions: SessionStore) -> SavedSession | None:
+    """What is saved, if this run may go on with it."""
     try:
         saved = sessions.load(task.session)
     except Invalid as error:
         raise SessionUnreadable(str(error)) from error
-    if saved is None:
-        raise _missing(task.session, store)
-    if saved.run != task.run:
+    if saved is not None and saved.run != task.run:
         saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
-        if saved.internal and task.order.notes and not task.order.internal:
-            raise SessionInternal("this conversation is internal: it goes on only where the run's note is internal too")
     return saved
 
 
@@ -84,22 +108,40 @@ def _unbegun(run: str) -> str:
     return f"runs/{run}/unbegun"
 
 
-def opening(
-    task: Task, saved: SavedSession | None, model: ModelAdapter, question: Question, notice: str
-) -> list[Content]:
-    """The conversation up to and including what the model is asked now; `notice`: what it must be told before that."""
+def first_words(task: Task, saved: SavedSession | None, question: Question, notice: str) -> str:
+    """The user turn that the model is asked with; `notice`: what it must be told before that."""
     # of several, each says itself where it is cut
     message = question.text + (f"\n\n{CUT}" if question.cut and not question.runs else "")
     if saved is not None:
-        message = f"[{notice}]\n\n{message}" if notice else message
-        try:
-            before = saved.restored_by(model.from_canonical)
-        except Invalid as error:
-            raise SessionUnreadable(error.problem) from error
-        return [*before, model.make_user_content(continuation_message(message))]
+        return continuation_message(f"[{notice}]\n\n{message}" if notice else message)
     target = task.order.target
     project, iid = (target.project, target.merge_request) if target else (None, None)
-    return [model.make_user_content(first_message(project, iid, task.head_sha, message or None))]
+    return first_message(project, iid, task.head_sha, message or None)
+
+
+def history(saved: SavedSession | None, model: ModelAdapter) -> list[Content]:
+    """The conversation before that, in the model's own form. Raises SessionUnreadable."""
+    try:
+        return saved.restored_by(model.from_canonical) if saved is not None else []
+    except Invalid as error:
+        raise SessionUnreadable(error.problem) from error
+
+
+def beginning(task: Task, saved: SavedSession | None, said: str, system: str, tools: Sequence[ToolDef]) -> Opening:
+    """What the journal is told of the conversation: a save that never comes is made from that."""
+    entry, own = task.order.workflow, saved is None
+    return Opening(
+        name=task.name,
+        workflow=entry.name,
+        workflow_hash=entry.hash,
+        origin=task.origin,
+        internal=task.order.internal,
+        model=task.order.resolved.model or "",
+        base=saved.run if saved is not None else "",
+        said=said,
+        system=system if own else "",
+        tools=tools if own else (),
+    )
 
 
 def asked(task: Task, journal: RunJournal) -> Question | None:
@@ -107,3 +149,11 @@ def asked(task: Task, journal: RunJournal) -> Question | None:
     if (recorded := journal.question()) is not None:
         return Question(str(recorded["text"]), bool(recorded["cut"]), tuple(recorded["runs"]))
     return Question(task.order.message, task.order.message_cut) if not task.resumes or journal.begun() else None
+
+
+def settle(task: Task, saved: SavedSession | None, journal: RunJournal) -> None:
+    """Write down, before the first call, what is asked, and with which saved conversation. Raises Unavailable."""
+    if task.question is not None and asked(task, journal) is None:
+        journal.record_question(asdict(task.question))
+    if saved is not None and saved.run != task.run and not journal.answered():
+        journal.follow(saved.run)

@@ -9,29 +9,41 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.entering import enter
+from hummingbird_operator.agentruns.finishing import Finishing
 from hummingbird_operator.agentruns.following import Question
-from hummingbird_operator.agentruns.resuming import SessionLost, asked, keep_unbegun, opening, resumed
+from hummingbird_operator.agentruns.resuming import (
+    SessionLost,
+    asked,
+    beginning,
+    first_words,
+    history,
+    keep_unbegun,
+    resumed,
+    settle,
+)
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.errors import Aborted, HummingbirdError, SandboxLost, Unavailable
 from hummingbird_operator.sessions import session as sessions
 from hummingbird_operator.sessions.archive import archive_sandbox
 from hummingbird_operator.sessions.budget import Budget
-from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
+from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.loop import run_agent_loop
 from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.prompts import system_prompt
+from hummingbird_operator.sessions.rebuilding import ended_as
+from hummingbird_operator.sessions.records import RecordedAnswer
 from hummingbird_operator.sessions.state import LoopResult, Progress
 from hummingbird_operator.sessions.store import SERVICE
 from hummingbird_operator.sessions.tools import SANDBOX_TOOLS, ToolRegistry
-from hummingbird_operator.sessions.transcript import NOTE_LIMIT, render_transcript
+from hummingbird_operator.sessions.transcript import NOTE_LIMIT, run_transcript
 from hummingbird_operator.sessions.turns import Generate, JournaledTurns
 from hummingbird_operator.telemetry import RUN
 
@@ -93,6 +105,7 @@ class Worker:
         self._store = store
         self._sessions = sessions.SessionStore(store)
         self._doors = doors
+        self._finishing = Finishing(store, self._sessions, doors, clean)
         self._generate = generate
         self._max_output_tokens = max_output_tokens
         self._retry_seconds = retry_seconds
@@ -111,9 +124,8 @@ class Worker:
             return replace(self._recalled(task, journal, recorded), answer_uri=self._record(journal, recorded))
         if sandbox is None:
             raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
-        saved = self._resumed(task)
-        if task.question is not None and asked(task, journal) is None:
-            journal.record_question(asdict(task.question))
+        saved = self._finished(task)
+        settle(task, saved, journal)
         news = enter(task, sandbox, saved, self._sessions, journal)
         said = self._converse(task, saved, journal, sandbox, abort, progress, news)
         if said.result.lost is not None and not task.lost:
@@ -148,21 +160,12 @@ class Worker:
     def _recalled(self, task: Task, journal: RunJournal, recorded: RecordedAnswer | None) -> Conversation:
         over = Abort()
         over.set(Outcome.SHUTTING_DOWN)
-        said = self._converse(task, self._resumed(task), journal, None, over, lambda _: None)
+        said = self._converse(task, resumed(task, self._sessions, self._store), journal, None, over, lambda _: None)
         if said.result.outcome is Outcome.STORE_UNAVAILABLE:  # half a conversation must not pass for the whole
             raise Unavailable(SERVICE, said.result.message)
         if recorded is None:
             return said
-        result = replace(
-            said.result,
-            outcome=Outcome(recorded.outcome),
-            text=recorded.text,
-            usage=recorded.usage,
-            cost_usd=recorded.cost_usd,
-            iterations=recorded.iterations,
-            message=recorded.message,
-            incomplete=recorded.incomplete,
-        )
+        result = ended_as(said.result, recorded)
         return replace(said, result=result, transcript=_transcript(task, said.messages, result, limit=NOTE_LIMIT))
 
     def _record(self, journal: RunJournal, answer: RecordedAnswer) -> str:
@@ -174,7 +177,7 @@ class Worker:
 
     def admit(self, task: Task) -> None:
         """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""
-        self._resumed(task)
+        self._finished(task)
 
     def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> Saved:
         """Store archive, transcript and conversation."""
@@ -199,8 +202,9 @@ class Worker:
         address = self._sessions.url(task.session).removesuffix("context.json")
         return Saved(address, self._sessions.url(task.session, "transcript.md"), now.archive_problem)
 
-    def _resumed(self, task: Task) -> sessions.SavedSession | None:
-        return resumed(task, self._sessions, self._store)
+    def _finished(self, task: Task) -> sessions.SavedSession | None:
+        """For a run whose turn it is, with what runs before it left in their journals only."""
+        return resumed(task, self._sessions, self._store, self._finishing)
 
     def _converse(
         self,
@@ -223,6 +227,8 @@ class Worker:
         now = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
         system = saved.system_prompt if saved else system_prompt(registry.get_tool_notes(), task.order.workflow.prompt)
         tools = list(saved.tools) if saved else now
+        question = asked(task, journal) or task.question or Question(task.order.message, task.order.message_cut)
+        said = first_words(task, saved, question, journal.notice() if saved is not None else "")
         turns = JournaledTurns(
             model,
             registry,
@@ -231,10 +237,10 @@ class Worker:
             tool_defs=tools,
             generate=self._generate,
             worst_case=partial(self._doors.worst_case, name),
+            opening=beginning(task, saved, said, system, tools),
             abort=abort,
         )
-        question = asked(task, journal) or task.question or Question(task.order.message, task.order.message_cut)
-        contents = opening(task, saved, model, question, journal.notice() if saved is not None else "")
+        contents = [*history(saved, model), model.make_user_content(said)]
         result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
         # what this very run saved is behind its turns already: they must not be appended once more
         own = saved if saved is not None and saved.run == task.run else None
@@ -281,15 +287,5 @@ def _recorded(result: LoopResult) -> RecordedAnswer:
 
 
 def _transcript(task: Task, messages: Sequence[dict[str, Any]], result: LoopResult, limit: int | None = None) -> str:
-    return render_transcript(
-        messages,
-        title=f"Run {task.name}: {task.order.workflow.name}",
-        facts={
-            "Model": task.order.resolved.model or "",
-            "Turns": result.iterations,
-            "Tokens": result.usage.total_tokens,
-            "Cost": f"${result.cost_usd:.4f}",
-        },
-        outcome=f"{result.outcome} {result.message}".strip() if result.outcome is not Outcome.SHUTTING_DOWN else "",
-        limit=limit,
-    )
+    entry, model = task.order.workflow.name, task.order.resolved.model or ""
+    return run_transcript(messages, result, name=task.name, workflow=entry, model=model, limit=limit)

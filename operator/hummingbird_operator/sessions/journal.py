@@ -4,65 +4,31 @@ Per turn n there are three create-only records: `intent` before the model is cal
 `response` right after it answered, `results` after its tools ran. A process that takes the run over replays them:
 a recorded response is never bought again, recorded results are not made again. An intent that no response followed
 was a call in flight at a death: it is charged at its worst case, and the next attempt writes an intent of its own.
+
+The journal alone tells the whole conversation, should nobody save it: turn 1's intent says how it began (`Opening`),
+and a run that goes on with another one's session leaves its name with that one (`follow`), before its first call.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
 from hummingbird_ai.abort import Abort
-from hummingbird_ai.messages import ModelResponse, Usage
+from hummingbird_ai.messages import ModelResponse
 from hummingbird_operator.errors import Aborted, Conflict, Doubt, Invalid, Unavailable
+from hummingbird_operator.sessions import records
+from hummingbird_operator.sessions.records import Opening, Paid, RecordedAnswer, RecordedResponse
 from hummingbird_operator.sessions.store import BlobStore
 
 T = TypeVar("T")
 
-_TURN_KEY = re.compile(r"/turns/(\d{4,})\.(intent|intent-\d+|response|results)$")
+_TURN = re.compile(r"turns/(\d{4,})\.(intent|intent-\d+|response|results)")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
-
-
-@dataclass(frozen=True)
-class Paid:
-    """Tokens and the US dollars that they cost."""
-
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: Decimal = Decimal(0)
-
-    def __add__(self, later: Paid) -> Paid:
-        return Paid(self.usage + later.usage, self.cost_usd + later.cost_usd)
-
-
-@dataclass(frozen=True)
-class RecordedResponse:
-    """An answer that is paid for. `final` says that the call was made without tools.
-
-    `rejected` is what was paid on the way for answers that could not be used.
-    """
-
-    response: ModelResponse
-    final: bool
-    attempt: int
-    rejected: Paid = field(default_factory=Paid)
-
-
-@dataclass(frozen=True)
-class RecordedAnswer:
-    """How the run's loop ended: after this is written no model call is made for the run."""
-
-    outcome: str
-    text: str
-    message: str = ""
-    iterations: int = 0
-    cost_usd: Decimal = Decimal(0)
-    usage: Usage = field(default_factory=Usage)
-    incomplete: tuple[str, ...] = ()
 
 
 class RunJournal:
@@ -92,10 +58,15 @@ class RunJournal:
         self._wait = wait or self._abort.wait
         self._clock = clock
         self._now = now
-        self._kinds: dict[int, set[str]] | None = None
+        self._names: set[str] | None = None
 
-    def intent(self, n: int, *, worst_case_usd: Decimal, model: str, final: bool = False) -> int:
-        """Say that turn n's call is about to be made; returns the number of the attempt, from 1."""
+    def intent(
+        self, n: int, *, worst_case_usd: Decimal, model: str, final: bool = False, opening: Opening | None = None
+    ) -> int:
+        """Say that turn n's call is about to be made; returns the number of the attempt, from 1.
+
+        `opening`, with turn 1: what the conversation is besides its turns.
+        """
         attempt = self._attempts(n) + 1
         record = {
             "turn": n,
@@ -105,33 +76,22 @@ class RunJournal:
             "final": final,
             "time": self._now().isoformat(),
         }
+        if opening is not None:
+            record["opening"] = records.opening_record(opening)
         self._create(n, _intent(attempt), record)
         return attempt
 
     def response(self, n: int) -> RecordedResponse | None:
         """The recorded answer of turn n."""
         record = self._read(n, "response")
-        if record is None:
-            return None
-        try:
-            rejected = Paid(Usage(**record["rejected"]["usage"]), Decimal(record["rejected"]["cost_usd"]))
-            response = ModelResponse.from_dict(record["response"])
-            return RecordedResponse(response, bool(record["final"]), int(record["attempt"]), rejected)
-        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-            raise Invalid(self._key(n, "response"), f"this record cannot be read: {error}") from error
+        return None if record is None else records.response_in(self._key(n, "response"), record)
 
     def record_response(
         self, n: int, response: ModelResponse, *, attempt: int, final: bool, rejected: Paid | None = None
     ) -> None:
         """Keep turn n's answer; to be called before anything is done with it."""
-        paid = rejected or Paid()
-        record = {
-            "attempt": attempt,
-            "final": final,
-            "rejected": {"usage": asdict(paid.usage), "cost_usd": str(paid.cost_usd)},
-            "response": response.to_dict(),
-        }
-        self._create(n, "response", record)
+        recorded = RecordedResponse(response, final, attempt, rejected or Paid())
+        self._create(n, "response", records.response_record(recorded))
 
     def results(self, n: int) -> list[dict[str, Any]] | None:
         """The recorded tool results of turn n, in the order of its calls."""
@@ -152,52 +112,72 @@ class RunJournal:
         answered = self.response(n)
         attempts = range(1, self._attempts(n) + 1)
         unanswered = [attempt for attempt in attempts if answered is None or attempt != answered.attempt]
-        records = (self._read(n, _intent(attempt)) or {} for attempt in unanswered)
-        return sum((Decimal(record.get("worst_case_usd", "0")) for record in records), Decimal(0))
+        intents = (self._read(n, _intent(attempt)) or {} for attempt in unanswered)
+        return sum((Decimal(intent.get("worst_case_usd", "0")) for intent in intents), Decimal(0))
 
     def begun(self) -> bool:
         """Whether any call to the model was ever about to be made for this run."""
-        return bool(self._known())
+        return any(_TURN.fullmatch(name) for name in self._known())
+
+    def answered(self) -> bool:
+        """Whether a model ever answered in this run: then there is something that must not be lost."""
+        return _name(1, "response") in self._known()
+
+    def opening(self) -> Opening | None:
+        """What turn 1's answer was an answer to; None where an older version asked. To be asked of an answered run."""
+        response = self.response(1)
+        kind = _intent(response.attempt) if response else ""
+        intent = self._read(1, kind)
+        return None if intent is None else records.opening_in(self._key(1, kind), intent)
+
+    def follow(self, base: str) -> None:
+        """Say, before the first call, that this run goes on with what that one (by its uid) saved."""
+        self._patiently(
+            lambda: self._store.create(f"runs/{base}/next/{self.run}", b"goes on with this run's session\n")
+        )
+
+    def followers(self) -> list[str]:
+        """The uids of the runs that were about to go on with what this one saved."""
+        prefix = f"{self._prefix}/next/"
+        return [key.removeprefix(prefix) for key in self._patiently(lambda: self._store.list(prefix))]
 
     def notice(self) -> str:
         """What the model was told before the person's words; a recall must build the same history."""
-        data = self._patiently(lambda: self._store.get(f"{self._prefix}/notice.md"))
+        data = self._get("notice.md")
         return data.decode(errors="replace") if data else ""
 
     def record_notice(self, text: str) -> None:
         """Keep it, before the first turn; one that was kept already stands."""
-        self._patiently(lambda: self._store.create(f"{self._prefix}/notice.md", text.encode()))
+        self._keep("notice.md", text.encode())
 
     def question(self) -> dict[str, Any] | None:
         """What the model is asked, where that is more than the run's own message; as `record_question` was given it."""
-        data = self._patiently(lambda: self._store.get(f"{self._prefix}/question.json"))
-        return None if data is None else _record(f"{self._prefix}/question.json", data)
+        data = self._get("question.json")
+        return None if data is None else records.parsed(f"{self._prefix}/question.json", data)
 
     def record_question(self, question: Mapping[str, Any]) -> None:
         """Keep it, before the first turn; one that was kept already stands."""
-        self._patiently(lambda: self._store.create(f"{self._prefix}/question.json", _dumped(question)))
+        self._keep("question.json", records.dumped(question))
 
     def entered(self, sandbox: str) -> str | None:
         """What was wrong with the session's files in that sandbox, by its uid; None before they were put there."""
-        data = self._patiently(lambda: self._store.get(self._entry(sandbox)))
+        data = self._get(f"sandboxes/{sandbox}")
         return None if data is None else data.decode(errors="replace")
 
     def record_entered(self, sandbox: str, problem: str) -> None:
         """The session's files are in it: from now on they are the commands' to change."""
-        self._patiently(lambda: self._store.create(self._entry(sandbox), problem.encode()))
-
-    def _entry(self, sandbox: str) -> str:
-        return f"{self._prefix}/sandboxes/{sandbox}"
+        self._keep(f"sandboxes/{sandbox}", problem.encode())
 
     def told(self) -> list[dict[str, Any]]:
         """All recorded tool results, turn by turn."""
-        turns = sorted(n for n, kinds in self._known().items() if "results" in kinds)
+        matches = (_TURN.fullmatch(name) for name in self._known())
+        turns = sorted(int(match[1]) for match in matches if match and match[2] == "results")
         return [result for n in turns for result in self.results(n) or []]
 
     def answer(self) -> RecordedAnswer | None:
         """How the loop ended, if it did."""
-        data = self._patiently(lambda: self._store.get(f"{self._prefix}/answer.json"))
-        return None if data is None else self._answer_in(data)
+        data = self._get("answer.json")
+        return None if data is None else records.answer_in(f"{self._prefix}/answer.json", data)
 
     def record_answer(self, answer: RecordedAnswer, shown: str | None = None) -> str:
         """Keep the end of the loop and return where people find the text (`shown`: as they may see it).
@@ -206,54 +186,46 @@ class RunJournal:
         compared by what it says, for an older version wrote its keys in another order.
         """
         text_key, key = f"{self._prefix}/answer.md", f"{self._prefix}/answer.json"
-        text = answer.text if shown is None else shown
-        data = _dumped({**asdict(answer), "cost_usd": str(answer.cost_usd)})
+        text, data = answer.text if shown is None else shown, records.answer_data(answer)
         self._patiently(lambda: self._store.put(text_key, text.encode(errors="replace")))
-        if not self._patiently(lambda: self._store.create(key, data)) and self.answer() != self._answer_in(data):
+        if not self._keep("answer.json", data) and self.answer() != records.answer_in(key, data):
             raise _led_by_another(key)
         return self._store.url(text_key)
 
-    def _answer_in(self, data: bytes) -> RecordedAnswer:
-        try:
-            record = json.loads(data)
-            record["cost_usd"] = Decimal(record["cost_usd"])
-            record["usage"] = Usage(**record["usage"])
-            record["incomplete"] = tuple(record["incomplete"])
-            return RecordedAnswer(**record)
-        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-            raise Invalid(f"{self._prefix}/answer.json", f"this record cannot be read: {error}") from error
-
     def _attempts(self, n: int) -> int:
-        return sum(kind.startswith("intent") for kind in self._known().get(n, ()))
+        intents = f"turns/{n:04d}.intent"
+        return sum(name.startswith(intents) for name in self._known())
 
-    def _known(self) -> dict[int, set[str]]:
+    def _known(self) -> set[str]:
         """Which records there are: listed once, then kept in step with what this process writes."""
-        if self._kinds is None:
-            kinds: dict[int, set[str]] = {}
-            for key in self._patiently(lambda: self._store.list(f"{self._prefix}/turns/")):
-                if match := _TURN_KEY.search(key):
-                    kinds.setdefault(int(match[1]), set()).add(match[2])
-            self._kinds = kinds
-        return self._kinds
+        if self._names is None:
+            prefix = f"{self._prefix}/"
+            self._names = {key.removeprefix(prefix) for key in self._patiently(lambda: self._store.list(prefix))}
+        return self._names
+
+    def _get(self, name: str) -> bytes | None:
+        if name not in self._known():
+            return None
+        return self._patiently(lambda: self._store.get(f"{self._prefix}/{name}"))
+
+    def _keep(self, name: str, data: bytes) -> bool:
+        """Whether it was written; False, and it stands as it is, where there is one already."""
+        written = self._patiently(lambda: self._store.create(f"{self._prefix}/{name}", data))
+        self._known().add(name)
+        return written
 
     def _read(self, n: int, kind: str) -> dict[str, Any] | None:
-        if kind not in self._known().get(n, ()):
-            return None
-        key = self._key(n, kind)
-        data = self._patiently(lambda: self._store.get(key))
-        return None if data is None else _record(key, data)
+        data = self._get(_name(n, kind))
+        return None if data is None else records.parsed(self._key(n, kind), data)
 
     def _create(self, n: int, kind: str, record: Mapping[str, Any]) -> None:
-        key, data = self._key(n, kind), _dumped(record)
+        data = records.dumped(record)
         # what is there is ours after all, if an earlier try was written and only its reply was lost
-        if not self._patiently(lambda: self._store.create(key, data)) and (
-            self._patiently(lambda: self._store.get(key)) != data
-        ):
-            raise _led_by_another(key)
-        self._known().setdefault(n, set()).add(kind)
+        if not self._keep(_name(n, kind), data) and self._get(_name(n, kind)) != data:
+            raise _led_by_another(self._key(n, kind))
 
     def _key(self, n: int, kind: str) -> str:
-        return f"{self._prefix}/turns/{n:04d}.{kind}"
+        return f"{self._prefix}/{_name(n, kind)}"
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """The call, tried again while the store is away: a paid answer must not be lost to a short outage."""
@@ -278,23 +250,9 @@ def _intent(attempt: int) -> str:
     return "intent" if attempt == 1 else f"intent-{attempt}"
 
 
-def _record(key: str, data: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(data)
-    except ValueError as error:
-        raise Invalid(key, f"this record is not JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise Invalid(key, "this record is not a JSON object")
-    return record
+def _name(n: int, kind: str) -> str:
+    return f"turns/{n:04d}.{kind}"
 
 
 def _led_by_another(key: str) -> Conflict:
     return Conflict(f"{key} was written by another process, which leads this run now")
-
-
-def _dumped(record: Mapping[str, Any]) -> bytes:
-    """Keys stay in their order: a call's arguments and a tool's result go to the model again, to the byte.
-
-    ASCII: even half a surrogate pair comes back as it was.
-    """
-    return json.dumps(record).encode()

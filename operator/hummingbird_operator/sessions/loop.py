@@ -16,8 +16,8 @@ from hummingbird_ai.errors import ModelError
 from hummingbird_ai.messages import Content, ToolCall
 from hummingbird_operator.errors import HummingbirdError
 from hummingbird_operator.sessions.budget import Budget, Plan, WorstCase
-from hummingbird_operator.sessions.journal import Paid
 from hummingbird_operator.sessions.outcomes import outcome_of
+from hummingbird_operator.sessions.records import Paid
 from hummingbird_operator.sessions.state import LoopResult, Progress, State
 from hummingbird_operator.sessions.turns import Answer
 

@@ -10,6 +10,7 @@ when a session goes on, an archive of another digest, which a save that was neve
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,13 @@ class Conversation:
     origin: str = ""
     internal: bool = False
 
+    def resumable_by(self, *, workflow: str, origin: str) -> None:
+        """Raise Invalid if a run of that workflow and origin may not go on with this session."""
+        if workflow != self.workflow:
+            raise Invalid("spec.workflow", f"this session belongs to the workflow {self.workflow}, not to {workflow}")
+        if origin != self.origin:
+            raise Invalid("spec.session", "this session was made for another namespace or target")
+
 
 @dataclass(frozen=True)
 class SavedSession(Conversation):
@@ -88,13 +96,6 @@ class SavedSession(Conversation):
         tools = [dict(tool.parameters) for tool in self.tools]
         size = len(json.dumps([list(self.contents), tools], default=str)) + len(self.system_prompt)
         return max(self.context_tokens, size // 3)
-
-    def resumable_by(self, *, workflow: str, origin: str) -> None:
-        """Raise Invalid if a run of that workflow and origin may not go on with this session."""
-        if workflow != self.workflow:
-            raise Invalid("spec.workflow", f"this session belongs to the workflow {self.workflow}, not to {workflow}")
-        if origin != self.origin:
-            raise Invalid("spec.session", "this session was made for another namespace or target")
 
 
 class _Stored(BaseModel):
@@ -150,12 +151,13 @@ class SessionStore:
         conversation: Conversation,
         *,
         transcript: str,
-        archive: Iterable[bytes] | None,
+        archive: Iterable[bytes] | Archive | None,
         if_match: str | None = None,
     ) -> SavedSession:
         """Write all three and return what the session is now; safe to repeat with the same run.
 
-        `archive` None, or one that raises ArchiveFailed, keeps the archive that is there, and the session says why.
+        `archive` None, or one that raises ArchiveFailed, keeps the archive that is there, and the session says why;
+        an Archive is there already and is this conversation's.
         `if_match` is the etag of the session that was resumed, None for a new one. Raises Conflict, before anything is
         written if it can be seen then, when another run saved.
         """
@@ -166,7 +168,9 @@ class SessionStore:
         if (current.etag if current else None) != if_match:
             raise Conflict(f"{context_key} was written by another run, {current.run if current else 'and deleted'}")
         kept, problem = current.archive if current else None, _GONE
-        if archive is not None:
+        if isinstance(archive, Archive):
+            kept, problem = archive, ""
+        elif archive is not None:
             try:
                 size, digest = self._store.put_stream(_key(session_id, "sandbox.tar.gz"), archive)
                 kept, problem = Archive(digest, size), ""
@@ -186,6 +190,17 @@ class SessionStore:
     def open_archive(self, session_id: str) -> Iterator[bytes] | None:
         """The archive's bytes, or None; compare their digest with `SavedSession.archive` after they were restored."""
         return self._store.open(_key(session_id, "sandbox.tar.gz"))
+
+    def archive_there(self, session_id: str) -> Archive | None:
+        """What a save that was never finished left; all of it is read for its digest."""
+        chunks = self.open_archive(session_id)
+        if chunks is None:
+            return None
+        digest, size = hashlib.sha256(), 0
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+        return Archive(digest.hexdigest(), size)
 
     def url(self, session_id: str, artifact: str = "context.json") -> str:
         """Where people find it."""

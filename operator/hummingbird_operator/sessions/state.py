@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from hummingbird_ai.messages import Content, Finish, ModelResponse, ToolCall, Usage
 from hummingbird_operator.errors import SandboxLost
 from hummingbird_operator.sessions.budget import Spent
-from hummingbird_operator.sessions.journal import Paid
 from hummingbird_operator.sessions.outcomes import Outcome
 from hummingbird_operator.sessions.prompts import EMPTY_RESPONSE_NUDGE, MALFORMED_CALL_NUDGE
+from hummingbird_operator.sessions.records import Paid
 from hummingbird_operator.sessions.turns import Answer
 
 MAX_EMPTY_RETRIES = 2

@@ -10,7 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hummingbird_operator.sessions.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from hummingbird_operator.sessions.state import LoopResult
 
 MAX_PART_CHARACTERS = 8_000
 """Characters of one text, call or result; more is cut in the middle, and said."""
@@ -39,6 +44,30 @@ def render_transcript(
     if limit is not None:
         entries = _within(entries, limit - len(_joined([*head, *foot])) - 2)
     return _joined([*head, *entries, *foot])
+
+
+def run_transcript(
+    messages: Iterable[Mapping[str, Any]],
+    result: LoopResult,
+    *,
+    name: str,
+    workflow: str,
+    model: str,
+    limit: int | None = None,
+) -> str:
+    """The transcript of a run by that name, with what it came to."""
+    return render_transcript(
+        messages,
+        title=f"Run {name}: {workflow}",
+        facts={
+            "Model": model,
+            "Turns": result.iterations,
+            "Tokens": result.usage.total_tokens,
+            "Cost": f"${result.cost_usd:.4f}",
+        },
+        outcome=f"{result.outcome} {result.message}".strip() if result.outcome is not Outcome.SHUTTING_DOWN else "",
+        limit=limit,
+    )
 
 
 def _entry(number: int, message: Mapping[str, Any]) -> str:

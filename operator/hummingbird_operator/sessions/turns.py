@@ -18,7 +18,8 @@ from hummingbird_ai.errors import ModelError
 from hummingbird_ai.messages import Content, ModelAdapter, ModelResponse, ToolCall, ToolDef, Usage
 from hummingbird_operator.errors import Aborted, HummingbirdError
 from hummingbird_operator.sessions.budget import Plan, WorstCase
-from hummingbird_operator.sessions.journal import Paid, RunJournal
+from hummingbird_operator.sessions.journal import RunJournal
+from hummingbird_operator.sessions.records import Opening, Paid, RecordedResponse
 
 logger = logging.getLogger(__name__)
 
@@ -87,14 +88,17 @@ class JournaledTurns:
         tool_defs: Sequence[ToolDef],
         generate: Generate,
         worst_case: WorstCase,
+        opening: Opening | None = None,
         abort: Abort | None = None,
     ) -> None:
+        """`opening`: what the journal is told of the conversation, so that it can be rebuilt from there alone."""
         self._model = model
         self._tools = tools
         self._journal = journal
         self._system = system
         self._tool_defs = tuple(tool_defs)
         self._generate = generate
+        self._opening = opening
         self._abort = abort or Abort()
         self.worst_case = worst_case
         self.unanswered = Paid()
@@ -103,22 +107,27 @@ class JournaledTurns:
     def begin(self, contents: Sequence[Content]) -> int:
         """Take the history in; returns the bytes of prompt and tool definitions that every request carries."""
         self._tools.never_reuse(contents)
-        definitions = [[tool.name, tool.description, dict(tool.parameters)] for tool in self._tool_defs]
-        return len(self._system.encode()) + len(json.dumps(definitions))
+        return request_bytes(self._system, self._tool_defs)
 
     def recall(self, n: int) -> tuple[Decimal, Answer | None]:
         """What turn n's calls that died in flight may have cost, and its recorded answer, if there is one."""
         lost, recorded = self._journal.lost(n), self._journal.response(n)
         if recorded is None:
             return lost, None
-        return lost, self._answer(recorded.response, recorded.final, recorded.rejected, replayed=True)
+        return lost, recalled(recorded, self.worst_case)
 
     def ask(
         self, n: int, contents: Sequence[Content], plan: Plan, nudge: str | None, waits: Callable[[str], None]
     ) -> Answer:
         """Buy turn n's answer: intent first, the record of the answer right behind it."""
         self._stop_if_aborted()
-        attempt = self._journal.intent(n, worst_case_usd=plan.worst_case_usd, model=self._model.name, final=plan.final)
+        attempt = self._journal.intent(
+            n,
+            worst_case_usd=plan.worst_case_usd,
+            model=self._model.name,
+            final=plan.final,
+            opening=self._opening if n == 1 else None,
+        )
         ephemeral = [nudge, *plan.warnings] if nudge and not plan.final else list(plan.warnings)
         billed: list[ModelResponse] = []
         try:
@@ -128,7 +137,7 @@ class JournaledTurns:
             raise
         rejected = sum((self._paid(answer) for answer in billed if answer is not response), Paid())
         self._journal.record_response(n, response, attempt=attempt, final=plan.final, rejected=rejected)
-        return self._answer(response, plan.final, rejected)
+        return _answer(RecordedResponse(response, plan.final, attempt, rejected), self.worst_case)
 
     def act(self, n: int, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
         """The results of turn n's calls. A command that ran before a death is answered by the sandbox's own record."""
@@ -149,15 +158,8 @@ class JournaledTurns:
         """The results as the turn that answers the model's calls."""
         return self._model.make_tool_responses(calls, results)
 
-    def _answer(self, response: ModelResponse, final: bool, rejected: Paid, *, replayed: bool = False) -> Answer:
-        paid = rejected + self._paid(response)
-        return Answer(response, final, paid.usage, paid.cost_usd, replayed)
-
     def _paid(self, response: ModelResponse) -> Paid:
-        usage, cost = response.usage, response.cost_usd
-        if cost is None:
-            cost = self.worst_case(input_tokens=usage.total_input_tokens, max_output_tokens=usage.output_tokens)
-        return Paid(usage, cost)
+        return _paid(response, self.worst_case)
 
     def _call(
         self,
@@ -189,6 +191,29 @@ class JournaledTurns:
     def _stop_if_aborted(self) -> None:
         if self._abort.is_set():
             raise Aborted(self._abort.reason or "Cancelled")
+
+
+def recalled(recorded: RecordedResponse, worst_case: WorstCase) -> Answer:
+    """An answer that was bought before."""
+    return _answer(recorded, worst_case, replayed=True)
+
+
+def request_bytes(system: str, tool_defs: Sequence[ToolDef]) -> int:
+    """The bytes of prompt and tool definitions that every request carries."""
+    definitions = [[tool.name, tool.description, dict(tool.parameters)] for tool in tool_defs]
+    return len(system.encode()) + len(json.dumps(definitions))
+
+
+def _answer(recorded: RecordedResponse, worst_case: WorstCase, *, replayed: bool = False) -> Answer:
+    paid = recorded.rejected + _paid(recorded.response, worst_case)
+    return Answer(recorded.response, recorded.final, paid.usage, paid.cost_usd, replayed)
+
+
+def _paid(response: ModelResponse, worst_case: WorstCase) -> Paid:
+    usage, cost = response.usage, response.cost_usd
+    if cost is None:
+        cost = worst_case(input_tokens=usage.total_input_tokens, max_output_tokens=usage.output_tokens)
+    return Paid(usage, cost)
 
 
 def _plain(result: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hummingbird_operator.sessions.budget import Budget
 from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.loop import run_agent_loop
 from hummingbird_operator.sessions.prompts import system_prompt
+from hummingbird_operator.sessions.records import Opening
 from hummingbird_operator.sessions.state import LoopResult, Progress
 from hummingbird_operator.sessions.testing import FakeSandbox, MemoryStore
 from hummingbird_operator.sessions.tools import ToolRegistry
@@ -66,6 +67,7 @@ class Run:
     generate: Any = generate
     lines: list[Progress] = field(default_factory=list)
     name: str = "scripted-model"
+    opening: Opening | None = None
 
     def __post_init__(self) -> None:
         self.sandbox = FakeSandbox(self.root) if self.root else None
@@ -87,6 +89,7 @@ class Run:
             tool_defs=self.registry.get_tool_defs(),
             generate=self.generate,
             worst_case=self.worst_case,
+            opening=self.opening,
             abort=self.abort,
         )
         history = contents if contents is not None else [self.model.make_user_content(message)]

@@ -19,8 +19,9 @@ from hummingbird_ai.abort import Abort
 from hummingbird_ai.messages import Content, Finish, ToolCall, Usage
 from hummingbird_ai.testing.scripted import Step
 from hummingbird_operator.errors import Aborted, Conflict, Invalid, Unavailable
-from hummingbird_operator.sessions.journal import RecordedAnswer, RunJournal
+from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.outcomes import Outcome
+from hummingbird_operator.sessions.records import RecordedAnswer
 from hummingbird_operator.sessions.spill import files_named
 from hummingbird_operator.sessions.state import LoopResult
 from hummingbird_operator.sessions.testing import KillAt, Killed, MemoryStore
