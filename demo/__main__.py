@@ -51,6 +51,9 @@ def main() -> int:
     try:
         with own_folder() as folder:
             return away(folder) if remove else play(folder, os.environ)
+    except TROUBLE as error:
+        say(f"FAILED {error}")
+        return 1
     except KeyboardInterrupt:
         say("ended in the middle; the next demo clears what is left")
         return 130
