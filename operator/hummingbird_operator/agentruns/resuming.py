@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hummingbird_operator.agentruns.following import Question
 from hummingbird_operator.api import conditions as c
@@ -37,7 +37,7 @@ class SessionNotFound(SessionLost):
 
 
 class SessionNotSaved(SessionLost):
-    """Its run asked a model and could not save what came of it, or ended before it asked one."""
+    """No model had answered when its run ended, or it could not be saved and its journal does not tell enough."""
 
     reason = c.Failure.SESSION_NOT_SAVED
 
@@ -157,3 +157,23 @@ def settle(task: Task, saved: SavedSession | None, journal: RunJournal) -> None:
         journal.record_question(asdict(task.question))
     if saved is not None and saved.run != task.run and not journal.answered():
         journal.follow(saved.run)
+
+
+def up_to_its_end(
+    task: Task, saved: SavedSession, journal: RunJournal, own: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The conversation as it was when the run ended, of a session that has its turns; empty where it has not.
+
+    Later runs may have gone on with it since: what they said belongs into none of this run's notes. `own` are its
+    turns, its first words included.
+    """
+    if saved.run == task.run:
+        return [dict(each) for each in saved.contents]
+    opening = journal.opening() if journal.answered() else None
+    if opening is None or opening.base == saved.run:
+        return []
+    beginning_of_it = list(own[:2])
+    for start in range(len(saved.contents) - len(beginning_of_it), -1, -1):
+        if list(saved.contents[start : start + len(beginning_of_it)]) == beginning_of_it:
+            return [*(dict(each) for each in saved.contents[:start]), *own]
+    return list(own)

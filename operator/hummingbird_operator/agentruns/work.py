@@ -27,6 +27,7 @@ from hummingbird_operator.agentruns.resuming import (
     keep_unbegun,
     resumed,
     settle,
+    up_to_its_end,
 )
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
@@ -240,11 +241,13 @@ class Worker:
             opening=beginning(task, saved, said, system, tools),
             abort=abort,
         )
-        contents = [*history(saved, model), model.make_user_content(said)]
+        before = history(saved, model)
+        contents = [*before, model.make_user_content(said)]
         result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
-        # what this very run saved is behind its turns already: they must not be appended once more
-        own = saved if saved is not None and saved.run == task.run else None
-        messages = [dict(each) for each in own.contents] if own else model.to_canonical(result.contents)
+        messages = model.to_canonical(result.contents)
+        if saved is not None and (sandbox is None or saved.run == task.run):
+            own = model.to_canonical(result.contents[len(before) :])
+            messages = up_to_its_end(task, saved, journal, own) or messages
         return Conversation(
             result=result,
             messages=messages,

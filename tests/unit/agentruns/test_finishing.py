@@ -186,10 +186,11 @@ def test_a_run_that_was_never_answered_is_no_part_of_the_session() -> None:
 
 
 def test_a_run_that_was_told_of_another_base_in_its_last_life_is_missing_behind_that_one_only() -> None:
-    store = missing(2)
-    RunJournal(store, uid(3)).follow(uid(1))
-    spoke(store, 3, base=2)
-    assert answers(go_on(store)) == ["answer 1", "answer 2", "answer 3"]
+    store = missing(1)
+    RunJournal(store, uid(2)).follow(uid(1))
+    spoke(store, 3, base=1)
+    spoke(store, 2, base=3)
+    assert answers(go_on(store)) == ["answer 1", "answer 3", "answer 2"]
 
 
 def test_a_run_does_not_save_itself_while_it_is_at_work() -> None:

@@ -301,24 +301,29 @@ async def test_who_may_not_resume_a_session_does_not_make_its_save_either(
 
 
 async def test_a_run_that_only_tells_its_note_again_does_not_save_the_reply_that_is_at_work_now(world: World) -> None:
-    world.says(*TALK)
-    world.fault("status", "PUT", status=502, times=3)
-    order(world, "first", message="why?")
+    session = (await saved(world, "first", message="why?")).metadata.uid
+    world.fault("status", "PUT", status=502, times=10_000)
+    world.says(*TURNS, "Only on arm64.", "On both.", [shell("echo four >> /tmp/data/log", 4)], "Since Monday.")
+    world.model_waits_at(6)
     process = world.start()
-    await world.until(lambda: world.condition("SessionSaved", "first") == ("True", "Saved"))
-    session = world.run("first").metadata.uid
-    world.model_waits_at(5)
-    world.says(*TURNS, [shell("echo four >> /tmp/data/log", 4)], [shell("echo five", 5)], "Only on arm64.")
     order(world, "second", session=session, message="only where?")
-    await world.until_now(lambda: len(world.model.calls) == 6)
+    await world.until(lambda: world.condition("SessionSaved", "second") == ("True", "Saved"))
+    order(world, "third", session=session, message="sure?")
+    await world.until(lambda: world.condition("SessionSaved", "third") == ("True", "Saved"))
+    order(world, "fourth", session=session, message="since when?")
+    await world.until_now(lambda: len(world.model.calls) == 7)
     await process.sigterm()
+    world.gitlab.faults.clear()
     world.start()
-    await world.until(lambda: world.condition("Delivered", "first") == ("True", "NoteWritten"))
-    assert context(world, session)["run"] == session
+    await world.until(lambda: world.condition("Delivered", "second") == ("True", "NoteWritten"))
+    (note,) = world.notes_of(world.run("second"))
+    assert note.body.count("only where?") == 1
+    assert "sure?" not in note.body, "what was said later stands in later notes"
+    assert context(world, session)["run"] == world.run("third").metadata.uid
     world.model_goes_on()
-    await world.finished("second")
-    assert world.condition("SessionSaved", "second") == ("True", "Saved")
-    assert exchanges(world, session)[2:] == ["only where?", "Only on arm64."]
+    await world.finished("fourth")
+    assert world.condition("SessionSaved", "fourth") == ("True", "Saved")
+    assert exchanges(world, session)[4:] == ["sure?", "On both.", "since when?", "Since Monday."]
 
 
 async def test_what_an_older_version_left_unsaved_is_told_as_before(world: World) -> None:
