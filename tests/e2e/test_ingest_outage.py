@@ -1,7 +1,8 @@
 """Events come while the API server, or GitLab's API, is away: each gets its one AgentRun and its one note afterwards.
 
 Three ways in at once: the queue, a webhook that has a queue to hand over to, and one that has none, whose 503s are
-replayed from GitLab's list. `--outage-seconds=60` makes a minute of each kind.
+replayed from GitLab's list. To the last one GitLab sends one comment never, for it has disabled the hook by then.
+`--outage-seconds=60` makes a minute of each kind.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -31,6 +32,7 @@ from tests.e2e.talk import SECRET, set_up_hooks
 from tests.e2e.test_outages import S3, place, pytest_generate_tests
 from tests.standins.door import Door
 from tests.standins.gitlab import Emitted
+from tests.standins.gitlab.records import Hook
 from tests.standins.ministack import ministack
 
 __all__ = ["pytest_generate_tests"]
@@ -61,6 +63,8 @@ class World:
     dead: str
     used: int = 0
     outages: int = 0
+    never_sent: int = 0
+    """The note of the latest outage that no hook was told of."""
     twice: str = ""
     """A project with a hook whose events the forwarder sends as well."""
 
@@ -87,12 +91,27 @@ class World:
             self.scene.gitlab.people.comments(project, iid, ASKERS[self.outages - 1], "/hummingbird plain why?")
         return made
 
-    def answers(self, project: str) -> list[str]:
-        """The status of each delivery of the project's hook, oldest first."""
+    def unsent(self, project: str) -> tuple[int, int]:
+        """A command that GitLab tells nobody, as after one more failure of the hook; its merge request and its note."""
+        hook, gitlab = self.hook(project), self.scene.gitlab
+        with gitlab.state.lock:
+            while hook.status(gitlab.state.clock()) == "executable":
+                hook.answered(False, gitlab.state.clock(), timedelta(minutes=1))
+        iid = 100 + self.used
+        self.used += 1
+        note = gitlab.people.comments(project, iid, ASKERS[self.outages - 1], "/hummingbird plain why?")
+        return iid, note.id
+
+    def hook(self, project: str) -> Hook:
+        """The project's."""
         found = self.scene.gitlab.state.project(project)
         assert found is not None
         (hook,) = found.hooks.values()
-        return [row["response_status"] for row in hook.log]
+        return hook
+
+    def answers(self, project: str) -> list[str]:
+        """The status of each delivery of the project's hook, oldest first."""
+        return [row["response_status"] for row in self.hook(project).log]
 
     def notes(self, iid: int, project: str) -> list[str]:
         """What the bot wrote there."""
@@ -201,6 +220,8 @@ def test_what_comes_while_it_is_away_is_answered_once_when_it_is_back(
             f"\n{service} {kind} for {seconds:.0f} s: {project}'s {EACH} answered {took:.1f} s after it {told}", end=""
         )
     wait_for(lambda: world.left(world.queue) == 0, 60, lambda: f"messages are left\n{world.scene.log()}")
+    again = before["group/replayed"]
+    wait_for(lambda: "200" in world.answers("group/replayed")[again:], 60, lambda: f"disabled\n{world.scene.log()}")
     assert world.scene.gitlab.hooks_wait(60)
     once(world, made)
     assert world.left(world.dead) == 0
@@ -208,6 +229,8 @@ def test_what_comes_while_it_is_away_is_answered_once_when_it_is_back(
     handed, replayed = (Counter(world.answers(project)[before[project] :]) for project in HOOKED)
     assert set(handed) == {"200", "202"}
     assert set(replayed) == {"200", "503"}
+    sent = [row["request_data"].get("object_attributes", {}).get("id") for row in world.hook("group/replayed").log]
+    assert world.never_sent not in sent
 
 
 def recovered(world: World, made: dict[int, str]) -> dict[str, float]:
@@ -237,6 +260,8 @@ def away(world: World, service: str, kind: str, seconds: float) -> dict[int, str
                 if kind.endswith("then shut") and time.monotonic() - began > seconds / 2:
                     door.shut()
                 time.sleep(0.2)  # the outage lasts as long as it lasts
+        iid, world.never_sent = world.unsent("group/replayed")
+        made[iid] = "group/replayed"
         assert [world.notes(iid, project) for iid, project in made.items()] == [[]] * len(made)
         assert world.left(world.queue) >= EACH
     finally:

@@ -151,7 +151,8 @@ class Replay:
             record = _Record()
             unread: HummingbirdError | None = None
             try:
-                await self._hook(place, hook, record)
+                if await self._hook(place, hook, record):
+                    hook = await self._again_shown(place, hook)
                 record.refused += await self._patience.ask(place.deliveries.refused, place.name, hook.id)
             except HummingbirdError as error:
                 unread = error
@@ -180,8 +181,13 @@ class Replay:
             self._said.add(text)
             logger.warning("%s", text)
 
-    async def _hook(self, place: Place, hook: Hook, record: _Record) -> None:
-        """Handle what failed, and write down when that was."""
+    async def _again_shown(self, place: Place, hook: Hook) -> Hook:
+        """The hook as it is now: it may have been disabled while its failed deliveries waited for a service."""
+        listed = await self._patience.ask(place.deliveries.hooks, place.name)
+        return next((one for one in listed if one.id == hook.id), hook)
+
+    async def _hook(self, place: Place, hook: Hook, record: _Record) -> bool:
+        """Handle what failed, and write down when that was; whether anything did."""
         found, more = await self._patience.ask(self._held, place, hook, record.failed)
         if more:
             logger.warning("%s has more than %d failed deliveries: the oldest wait", place, len(found))
@@ -192,6 +198,7 @@ class Replay:
             record.refused += [delivery.at] if delivery.at and (delivery.oversize or delivery.unreadable) else []
         if found:
             logger.info("%d of %d failed deliveries of %s were handled now", done, len(found), place)
+        return bool(found)
 
     def _sooner(self, seconds: float) -> None:
         self._next = min(self._next, seconds)

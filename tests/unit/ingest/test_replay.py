@@ -231,6 +231,19 @@ async def test_a_disabled_hook_is_enabled(caplog: pytest.LogCaptureFixture) -> N
     assert "a test that would enable it failed, and is tried again soon" in caplog.text
 
 
+async def test_a_hook_that_is_disabled_while_its_deliveries_wait_is_enabled_in_the_same_replay() -> None:
+    gitlab = Projects({"group/app": [failed(1)]})
+    handle = gitlab.handle
+
+    async def disabled_meanwhile(event: Event) -> Outcome:
+        gitlab.listed = [Hook(id=7, url=URL, alert_status="temporarily_disabled")]
+        return await handle(event)
+
+    gitlab.handle = disabled_meanwhile  # type: ignore[method-assign]
+    await replay(gitlab).until_done()
+    assert (gitlab.handled, gitlab.enabled) == (["k1"], [7])
+
+
 async def test_a_missing_hook_is_said_once_until_it_was_there_again(caplog: pytest.LogCaptureFixture) -> None:
     gitlab = Projects({"group/app": []}, listed=[])
     made = replay(gitlab)
