@@ -63,7 +63,7 @@ class Finishing:
         """The journal of the run that is missing behind `saved`, and how it began."""
         if saved is None:
             journal = RunJournal(self._store, task.session)  # a session has the uid of the run that began it
-            opening = journal.opening() if journal.answered() else None
+            opening = journal.opening() if _counts(journal) else None
             return None if opening is None or opening.base else (journal, opening)
         if saved.run == task.run:
             return None
@@ -74,7 +74,7 @@ class Finishing:
 
     def _answered(self, uid: str, base: str) -> tuple[RunJournal, Opening] | None:
         journal = RunJournal(self._store, uid)
-        if not journal.answered():
+        if not _counts(journal):
             return None
         opening = journal.opening()
         if opening is None:
@@ -100,3 +100,8 @@ class Finishing:
             archive=self._sessions.archive_there(session) if saved is None else None,
             if_match=saved.etag if saved is not None else None,
         )
+
+
+def _counts(journal: RunJournal) -> bool:
+    """It was answered, or it was saved once all the same: others went on with that."""
+    return journal.answered() or bool(journal.followers())

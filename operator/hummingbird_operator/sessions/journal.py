@@ -124,9 +124,9 @@ class RunJournal:
         return _name(1, "response") in self._known()
 
     def opening(self) -> Opening | None:
-        """What turn 1's answer was an answer to; None where an older version asked. To be asked of an answered run."""
+        """What turn 1's answer was an answer to, or its last call without one; None where an older version asked."""
         response = self.response(1)
-        kind = _intent(response.attempt) if response else ""
+        kind = _intent(response.attempt if response else self._attempts(1))
         intent = self._read(1, kind)
         return None if intent is None else records.opening_in(self._key(1, kind), intent)
 

@@ -185,6 +185,17 @@ def test_a_run_that_was_never_answered_is_no_part_of_the_session() -> None:
     assert answers(go_on(store)) == ["answer 1", "answer 3"]
 
 
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_run_without_an_answer_with_which_others_went_on_is_there_again_with_them(silent: int) -> None:
+    store = MemoryStore()
+    for number in (1, 2, 3):
+        spoke(store, number, base=number - 1, answered=number != silent)
+    found = go_on(store)
+    assert answers(found) == [f"answer {number}" for number in (1, 2, 3) if number != silent]
+    asked = [part["text"] for each in found.contents for part in each["parts"] if part.get("type") == "text"]
+    assert [text for text in asked if text.startswith("question")] == ["question 1", "question 2", "question 3"]
+
+
 def test_a_run_that_was_told_of_another_base_in_its_last_life_is_missing_behind_that_one_only() -> None:
     store = missing(1)
     RunJournal(store, uid(2)).follow(uid(1))
