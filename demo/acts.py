@@ -218,4 +218,5 @@ def _delivery(row: dict[str, Any]) -> str:
     runs = "".join(f", AgentRun {name}" for name in answer.get("runs", ()))
     about = row["request_data"]["object_attributes"].get("status", "")
     event = f"{headers['X-Gitlab-Event']} {about}".strip()
-    return f"GitLab sends {event} ({signed}) and hears {row['response_status']} {answer.get('reason', '?')}{runs}"
+    heard = f"{row['response_status']} {answer.get('reason', '')}".strip()
+    return f"GitLab sends {event} ({signed}) and hears {heard}{runs}"
