@@ -34,7 +34,7 @@ $(SERVERS)/.ready: requirements/servers.txt $(VENV)/.ready
 	@$(VENV)/bin/uv pip sync -q --python $(SERVERS)/bin/python --require-hashes requirements/servers.txt
 	@touch $@
 
-demo: setup ## One AgentRun on a real failure, end to end, on a real Kubernetes
+demo: setup ## From GitLab's event to the note, a question, a reply and a refusal, on a real Kubernetes
 	@$(PYTHON) -m demo
 
 test: lint test-unit test-e2e ## Everything that CI runs

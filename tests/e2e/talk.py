@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster import Cluster
+from demo import threads
 from demo.evidence import MEMBERS, SHA
 from demo.processes import Ingestor, free_port, wait_for
+from demo.threads import Said
 from hummingbird_ai.testing.replies import Answer, Reply, Stall, say
-from tests.e2e import threads
 from tests.e2e.scene import Scene, scene
 from tests.e2e.survival import merge_request_of
-from tests.e2e.threads import Said
 from tests.standins.gitlab import People
 
 APP, INSIDE = "group/app", "group/inside"

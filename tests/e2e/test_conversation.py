@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import Cluster
+from demo.threads import Said
 from tests.e2e.talk import APP, INSIDE, Talk, talking
-from tests.e2e.threads import Said
 
 SEEN, DONE, REFUSED = "eyes", "white_check_mark", "x"
 BOT = "hummingbird-bot"

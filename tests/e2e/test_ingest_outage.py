@@ -22,10 +22,10 @@ import pytest
 import yaml
 
 from cluster import Cluster
+from demo import threads
 from demo.processes import Operator, free_port, wait_for
 from hummingbird_ai.testing.replies import say
 from hummingbird_operator.ingest.event import Event, encode_envelope
-from tests.e2e import threads
 from tests.e2e.scene import Scene, scene
 from tests.e2e.survival import merge_request_of
 from tests.e2e.talk import SECRET, set_up_hooks
