@@ -72,17 +72,25 @@ class RecordedAnswer:
     incomplete: tuple[str, ...] = ()
 
 
-class _StoredTool(BaseModel):
+class Stored(BaseModel):
+    """What is kept in a store: nothing is taken for something else, and what a later version adds is passed over."""
+
     model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class StoredTool(Stored):
+    """A tool's definition."""
 
     name: str
     description: str
     parameters: dict[str, Any]
 
+    def read(self) -> ToolDef:
+        """As it was, to the byte."""
+        return ToolDef(self.name, self.description, self.parameters)
 
-class _StoredOpening(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
 
+class _StoredOpening(Stored):
     name: str
     workflow: str
     workflow_hash: str
@@ -92,16 +100,18 @@ class _StoredOpening(BaseModel):
     base: str
     said: str
     system: str
-    tools: list[_StoredTool]
+    tools: list[StoredTool]
+
+
+def tool_records(tools: Sequence[ToolDef]) -> list[dict[str, Any]]:
+    """What `StoredTool` reads; keys in their order, for a schema must come back byte for byte."""
+    return [{"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)} for tool in tools]
 
 
 def opening_record(opening: Opening) -> dict[str, Any]:
     """The opening as a part of turn 1's intent."""
-    tools = [
-        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-        for tool in opening.tools
-    ]
-    return {**{name: getattr(opening, name) for name in _StoredOpening.model_fields}, "tools": tools}
+    fields = {name: getattr(opening, name) for name in _StoredOpening.model_fields}
+    return {**fields, "tools": tool_records(opening.tools)}
 
 
 def opening_in(key: str, record: Mapping[str, Any]) -> Opening | None:
@@ -112,8 +122,8 @@ def opening_in(key: str, record: Mapping[str, Any]) -> Opening | None:
         stored = _StoredOpening.model_validate(record["opening"])
     except ValidationError as error:
         raise Invalid(key, f"this record cannot be read: {error.errors()[0]['msg']}") from error
-    tools = tuple(ToolDef(tool.name, tool.description, tool.parameters) for tool in stored.tools)
-    return Opening(**{**{name: getattr(stored, name) for name in _StoredOpening.model_fields}, "tools": tools})
+    fields = {name: getattr(stored, name) for name in _StoredOpening.model_fields}
+    return Opening(**{**fields, "tools": tuple(tool.read() for tool in stored.tools)})
 
 
 def response_record(recorded: RecordedResponse) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from hummingbird_ai.messages import Content, ToolDef
 from hummingbird_operator.errors import Conflict, Invalid
 from hummingbird_operator.sessions.archive import ArchiveFailed
+from hummingbird_operator.sessions.records import Stored, StoredTool, tool_records
 from hummingbird_operator.sessions.store import BlobStore
 
 logger = logging.getLogger(__name__)
@@ -98,28 +99,18 @@ class SavedSession(Conversation):
         return max(self.context_tokens, size // 3)
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class _StoredTool(_Stored):
-    name: str
-    description: str
-    parameters: dict[str, Any]
-
-
-class _StoredArchive(_Stored):
+class _StoredArchive(Stored):
     digest: str
     bytes: int
 
 
-class _Envelope(_Stored):
+class _Envelope(Stored):
     """`context.json`."""
 
     format_version: Literal[1]
     contents: list[dict[str, Any]]
     system_prompt: str
-    tools: list[_StoredTool]
+    tools: list[StoredTool]
     workflow: str
     workflow_hash: str
     run: str
@@ -216,10 +207,7 @@ def _dumped(conversation: Conversation, archive: Archive | None, problem: str) -
         "format_version": FORMAT_VERSION,
         "contents": [dict(message) for message in conversation.contents],
         "system_prompt": conversation.system_prompt,
-        "tools": [
-            {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-            for tool in conversation.tools
-        ],
+        "tools": tool_records(conversation.tools),
         "workflow": conversation.workflow,
         "workflow_hash": conversation.workflow_hash,
         "run": conversation.run,
@@ -250,7 +238,7 @@ def _parsed(key: str, data: bytes, etag: str) -> SavedSession:
     return SavedSession(
         contents=stored.contents,
         system_prompt=stored.system_prompt,
-        tools=tuple(ToolDef(tool.name, tool.description, tool.parameters) for tool in stored.tools),
+        tools=tuple(tool.read() for tool in stored.tools),
         workflow=stored.workflow,
         workflow_hash=stored.workflow_hash,
         run=stored.run,

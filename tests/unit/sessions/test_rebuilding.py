@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.auth import VertexAuth
 from hummingbird_ai.calls import generate_with_retry
-from hummingbird_ai.messages import Finish, ModelAdapter, ToolCall, ToolDef
+from hummingbird_ai.messages import Finish, ModelAdapter, ToolCall, ToolDef, Usage
 from hummingbird_ai.models import build_model, worst_case_cost
 from hummingbird_ai.testing import Answer, ClaudeServer, GeminiServer, ScriptedModel
 from hummingbird_ai.testing.scripted import Step
@@ -351,6 +351,18 @@ def test_what_an_internal_run_left_is_internal(tmp_path: Path) -> None:
     attempt = journal.intent(1, worst_case_usd=Decimal(1), model="m", opening=replace(HOW, base="u1"))
     journal.record_response(1, said("And so on."), attempt=attempt, final=False)
     assert again(run.store, base, "u2").conversation.internal
+
+
+def test_a_size_that_the_provider_did_not_tell_is_bounded_as_the_run_bounded_it(tmp_path: Path) -> None:
+    first = opened(live(tmp_path / "first", MemoryStore()))
+    first.start()
+    before = replace(again(first.store).conversation, run="u0")
+    base = SessionStore(first.store).save("s", before, transcript="", archive=None)
+    run = Run(tmp_path / "next", [said("Yes.", usage=Usage(input_tokens=1))])
+    run.opening = replace(HOW, base="u0")
+    run.budget = replace(Budget(), restored_tokens=base.tokens_for(HOW.model))
+    result = run.start(contents=[*base.restored_by(SCRIPTED.from_canonical), SCRIPTED.make_user_content(HOW.said)])
+    assert again(run.store, base).conversation.context_tokens == result.context_tokens > base.context_tokens > 0
 
 
 def test_a_run_says_where_it_goes_on_before_its_first_call_and_saying_it_twice_is_no_harm() -> None:
