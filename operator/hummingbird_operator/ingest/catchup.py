@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Flag, auto
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -52,6 +53,16 @@ class Bounds:
     pipelines: int = 200
 
 
+class Left(Flag):
+    """What is to be looked at again."""
+
+    NOTHING = 0
+    YOUNG = auto()
+    """A push of this moment."""
+    FAILED = auto()
+    """What could not be read or handled, though GitLab and the API server answer."""
+
+
 @dataclass
 class _Look:
     """One look into one project."""
@@ -60,7 +71,7 @@ class _Look:
     since: datetime
     actions: frozenset[str]
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    again: bool = False
+    left: Left = Left.NOTHING
     failing: int = 0
 
     @property
@@ -71,7 +82,7 @@ class _Look:
     def count(self, event: str, result: str) -> None:
         """One more event of that kind that ended so."""
         self.counts[event, result] += 1
-        self.again = self.again or result == Result.PUT_OFF
+        self.left |= Left.FAILED if result == Result.PUT_OFF else Left.NOTHING
 
     def summary(self) -> str:
         """For the log."""
@@ -95,8 +106,8 @@ class Catchup:
         name, text = "hummingbird_ingest_caught_up", "Events found in GitLab's lists, since no webhook may have come"
         self._counter = prometheus_client.Counter(name, text, ["event", "result"], registry=self.registry)
 
-    async def project(self, name: str, since: datetime) -> bool:
-        """Hand in what happened since; whether nothing of it needs another look.
+    async def project(self, name: str, since: datetime) -> Left:
+        """Hand in what happened since; what of it needs another look.
 
         Raises Unavailable (look again later) and what else GitLab says of the project.
         """
@@ -113,7 +124,7 @@ class Catchup:
                 self._counter.labels(event, result).inc(count)
             text = "what GitLab may not have sent of %s since %s was looked for: %s"
             logger.info(text, look.path, hook_time(since), look.summary())
-        return not look.again
+        return look.left
 
     async def _some(self, event: str, look: _Look, listed: Callable[[], Iterator[T]]) -> list[T]:
         """As many rows as are looked at; that there are more is said."""
@@ -131,7 +142,7 @@ class Catchup:
         except NotFound:
             return
         except Unavailable as error:
-            look.again, look.failing = True, look.failing + 1
+            look.left, look.failing = look.left | Left.FAILED, look.failing + 1
             logger.warning("what %s missed is looked for again later: %s", what, error)
             if look.failing >= _TOO_OFTEN:
                 raise
@@ -180,7 +191,7 @@ class Catchup:
         if what is None:
             return
         if self.now() - what.at < self.settled:
-            look.again = True
+            look.left |= Left.YOUNG
             return
         keys = await self.patience.until_done(lambda: self.known.keys(look.path, change.iid))
         if not seen.looked_at(keys, change.iid, change.sha, hook_time(what.at)):

@@ -38,10 +38,10 @@ class Gaps:
         refusal is enough: no replay handles such a delivery, whose sender was not believed.
         """
         recent = sorted(moment for moment in [*failures, *refusals] if now - moment <= SINCE)
-        begins = [self._owed[key]] if key in self._owed else []
-        begins += [moment for moment in refusals if now - moment <= SINCE and self._new(key, moment)]
+        begins = [moment for moment in refusals if now - moment <= SINCE and self._new(key, moment)]
         begins += self._begins(key, now, recent, disabled)
-        return max(now - AGE, min(begins) - MARGIN) if begins else None
+        begins = [moment - MARGIN for moment in begins] + ([self._owed[key]] if key in self._owed else [])
+        return max(now - AGE, min(begins)) if begins else None
 
     def _begins(self, key: Key, now: datetime, recent: Sequence[datetime], disabled: bool) -> list[datetime]:
         if key in self._known:
@@ -55,7 +55,7 @@ class Gaps:
         return key not in self._known or moment > self._known[key] - MARGIN
 
     def looked(self, key: Key, began: datetime, owed: datetime | None = None) -> None:
-        """A look that began then is over; `owed`: since when there is to be another one, whatever else is seen."""
+        """A look that began then is over; `owed`: where the window of another one begins, whatever else is seen."""
         self._known[key] = began
         if owed is None:
             self._owed.pop(key, None)

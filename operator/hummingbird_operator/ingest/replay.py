@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry, Counter
 
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
-from hummingbird_operator.ingest.catchup import Catchup
+from hummingbird_operator.ingest.catchup import Catchup, Left
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.gaps import SINCE, Gaps
+from hummingbird_operator.ingest.gaps import MARGIN, SINCE, Gaps
 from hummingbird_operator.ingest.handing import Result, hand_in
 from hummingbird_operator.ingest.handle import Handles
 from hummingbird_operator.ingest.hooks import Delivery, Hook
@@ -211,21 +211,23 @@ class Replay:
         Before the hook is enabled: a process that dies meanwhile leaves it disabled, for the next one to see. What
         happens until it is enabled is found by a second look.
         """
-        key, again = (str(place), hook.id), False
+        key, left = (str(place), hook.id), Left.NOTHING
         fault: HummingbirdError | None = None
         since = self._gaps.since(key, began, bool(hook.disabled), record.failed, record.refused)
         for project in place.projects if since else ():
             try:
-                again = not await catchup.project(project, since or began) or again
+                left |= await catchup.project(project, since or began)
             except Unavailable as error:
-                fault, again = error, True
+                fault, left = error, left | Left.FAILED
             except HummingbirdError as error:
                 fault = error
             except Exception as error:  # noqa: BLE001 - a fault of ours must not keep the hook disabled
                 logger.error("what %s missed cannot be looked for: %s", project, type(error).__name__)
-        self._gaps.looked(key, began, since if again else began if hook.disabled else None)
-        if self._gaps.owes(key):
-            self._sooner(ASIDE_SECONDS if fault else self.pauses[1])
+        if hook.disabled or Left.YOUNG in left:
+            self._sooner(self.pauses[1])
+        elif left and not self._gaps.owes(key):  # what fails a second time is tried once an hour, for a day
+            self._sooner(ASIDE_SECONDS)
+        self._gaps.looked(key, began, since if left else began - MARGIN if hook.disabled else None)
         return fault
 
     async def _enable(self, place: Place, hook: Hook) -> None:

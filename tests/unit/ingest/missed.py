@@ -29,7 +29,7 @@ from hummingbird_operator.ingest.patience import Patience
 from hummingbird_operator.ingest.places import Globs, exact
 from hummingbird_operator.ingest.reasons import Outcome
 from hummingbird_operator.ingest.replay import Replay
-from hummingbird_operator.ingest.seen import Seen
+from hummingbird_operator.ingest.seen import Known, Seen
 from hummingbird_operator.ingest.webhook import Webhook
 from hummingbird_operator.kube.client import AGENT_RUNS
 from hummingbird_operator.kube.testing import FakeKube
@@ -38,6 +38,7 @@ from tests.unit.ingest.desk import NAMESPACE
 from tests.unit.ingest.samples import BASE, configured
 
 APP, IID, WEBHOOK_TOKEN = "group/app", 42, "webhook-token"
+TOKEN = "maintainer-token"
 MR = (APP, IID)
 BEGIN = datetime(2030, 1, 10, 12, tzinfo=UTC)
 OUTAGE = Unavailable("the API server", "away")
@@ -83,16 +84,16 @@ class World:
         """Time goes by, for GitLab and for the ingestor."""
         self.now += timedelta(**delta)
 
-    def replay(self, *, settled: float = 0, bounds: Bounds | None = None, token: str = "maintainer-token") -> Replay:  # noqa: S107
+    def replay(self, *, settled: float = 0, bounds: Bounds | None = None, known: Known | None = None) -> Replay:
         """What a process that has just started does about what it missed."""
-        hooks, groups = Hooks(self.gitlab.url, token), GroupHooks(self.gitlab.url, token)
-        lists = Lists(self.gitlab.url, token)
+        hooks, groups = Hooks(self.gitlab.url, TOKEN), GroupHooks(self.gitlab.url, TOKEN)
+        lists = Lists(self.gitlab.url, TOKEN)
         for one in (hooks, groups, lists):
             self.stack.callback(one.close)
         self.registry = CollectorRegistry()
         config, workflows = configured(**self.settings)
         patience = Patience(self.gate, (0, 0))
-        seen = Seen(self.kube, NAMESPACE, workflows)
+        seen = known or Seen(self.kube, NAMESPACE, workflows)
         catchup = Catchup(
             lists, seen, patience, self.registry, lambda: self.now, timedelta(seconds=settled), bounds or Bounds()
         )
@@ -118,7 +119,7 @@ class World:
 
     async def hooked(self, project: str = APP, **changes: Any) -> None:
         """The project gets its hook."""
-        with contextlib.closing(Hooks(self.gitlab.url, "maintainer-token")) as hooks:
+        with contextlib.closing(Hooks(self.gitlab.url, TOKEN)) as hooks:
             fields = {**WANTED, "token": self.secret, **changes}
             await asyncio.to_thread(hooks.create, project, self.url, fields)
 

@@ -288,6 +288,43 @@ async def test_one_merge_request_that_gitlab_cannot_show_holds_nobody_back_and_i
         assert world.kinds() == {"note": 2}
 
 
+async def test_a_project_whose_lists_fail_has_its_hook_again_and_is_looked_at_later() -> None:
+    async with living() as world:
+        await world.hooked()
+        await world.disabled()
+        await world.says("/hummingbird rewrite")
+        fault = world.gitlab.fault("html", path="/projects/group/app/merge_requests", method="GET", times=100)
+        world.gate.is_away = False
+        replay = world.replay()
+        await replay.until_done()
+        assert (world.runs, world.status()) == ([], "executable")
+        fault.times = 0
+        world.skip(hours=1)
+        await replay.until_done()
+        assert world.kinds() == {"note": 1}
+
+
+class Broken:
+    """A fault of ours."""
+
+    def actions(self, project: str) -> frozenset[str]:
+        raise RuntimeError("words-of-a-person")
+
+    async def keys(self, project: str, iid: int) -> tuple[str, ...]:
+        return ()
+
+
+async def test_a_fault_of_ours_keeps_no_hook_disabled_and_tells_nobodys_words(caplog: pytest.LogCaptureFixture) -> None:
+    async with living() as world:
+        await world.hooked()
+        await world.disabled()
+        world.gate.is_away = False
+        await world.replay(known=Broken()).until_done()
+        assert world.status() == "executable"
+    assert "what group/app missed cannot be looked for: RuntimeError" in caplog.text
+    assert "words-of-a-person" not in caplog.text
+
+
 async def test_a_rate_limit_is_waited_out() -> None:
     async with living() as world:
         await world.hooked()
