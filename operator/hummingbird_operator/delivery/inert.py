@@ -34,6 +34,7 @@ _CONTAINER = r"[ \t>]*+(?:(?:[-*+]|\d{1,9}+[.)])[ \t]++[ \t>]*+)?+"
 _OPENING = re.compile(rf"(?P<prefix>{_CONTAINER})(?P<fence>`{{3,}}|~{{3,}})(?P<info>.*)")
 _PREFIX = re.compile(r"[ \t>]*")
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.\-]{1,30}")
+_LONG_RUN = re.compile(rf"`{{{_LONGEST_RUN + 1},}}")
 _LIKE_A_COMMAND = re.compile(r"/[A-Za-z_]+(?=[ \t]|$)")
 _DETAILS = re.compile(r"<details(?: open)?>[ \t]*(?:<summary>(?P<summary>.*?)</summary>)?", re.IGNORECASE)
 _SUMMARY = re.compile(r"<summary>(?P<summary>.*?)</summary>", re.IGNORECASE)
@@ -121,6 +122,9 @@ class _Scanner:
             self._fence([_dedented(line) for line in content], "")
             return len(content)
         bare = line.strip(" \t")
+        if not bare.startswith("<"):
+            self._text(line)
+            return 1
         opening = _DETAILS.fullmatch(bare)
         if opening and self._depth < _DEEPEST_DETAILS:
             return self._details(opening["summary"], lines, index)
@@ -213,7 +217,7 @@ def _inert_start(line: str, *, first: bool) -> str:
 
 
 def _opening(line: str) -> _Fence | None:
-    match = _OPENING.fullmatch(line)
+    match = _OPENING.fullmatch(line) if "```" in line or "~~~" in line else None
     if match is None or ("`" in match["fence"] and "`" in match["info"]):
         return None
     language = _LANGUAGE.match(match["info"].strip())
@@ -271,7 +275,7 @@ def _code_lines(lines: Sequence[str]) -> list[str]:
 def _inert_code(lines: Sequence[str]) -> Iterator[str]:
     """Code stays as it is, but for what an older GitLab would still run and for a forged marker."""
     for line in lines:
-        shortened = re.sub(rf"`{{{_LONGEST_RUN + 1},}}", "`" * _LONGEST_RUN + "…", line)
+        shortened = _LONG_RUN.sub("`" * _LONGEST_RUN + "…", line) if "`" in line else line
         yield broken_marker(f" {shortened}" if _LIKE_A_COMMAND.match(shortened) else shortened)
 
 

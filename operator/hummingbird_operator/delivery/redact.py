@@ -42,7 +42,8 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, REDACTED)
     text = "".join(_without_keys(text))
     text = _TOKENS.sub(REDACTED, text)
-    text = _WEB_TOKEN.sub(rf"\1{REDACTED}", text)
+    if "eyJ" in text:
+        text = _WEB_TOKEN.sub(rf"\1{REDACTED}", text)
     text = _HEADER.sub(rf"\1{REDACTED}", text)
     return _USERINFO.sub(rf"\1{REDACTED}", text)
 

@@ -43,10 +43,13 @@ def inert_line(line: str, *, surely_text: bool) -> tuple[str, bool]:
 
 def inert_text(text: str, *, keep_breaks: bool = False, everywhere: bool = False) -> str:
     """Text outside code: no tag, comment or image, no mention. `everywhere`: also an `@` inside a word."""
-    text = _AT_ENTITY.sub("@", text)
-    text = _AUTOLINK.sub(r"\1", text)
-    text = "".join(_escaped_tags(text)) if keep_breaks else _TAG.sub("&lt;", text)
-    text = _IMAGE.sub("[", text)
+    if "&" in text:
+        text = _AT_ENTITY.sub("@", text)
+    if "<" in text:
+        text = _AUTOLINK.sub(r"\1", text)
+        text = "".join(_escaped_tags(text)) if keep_breaks else _TAG.sub("&lt;", text)
+    if "![" in text:
+        text = _IMAGE.sub("[", text)
     if "@" not in text:
         return text
     text = _ENTITY_AT.sub(rf"\1@{WORD_JOINER}", text)  # HTML ends an entity also without its semicolon
@@ -60,7 +63,7 @@ def inert_text(text: str, *, keep_breaks: bool = False, everywhere: bool = False
 
 def broken_marker(code: str) -> str:
     """Code in which our marker, if somebody wrote one, no longer reads as a comment."""
-    return _OUR_COMMENT.sub("<! ", code)
+    return _OUR_COMMENT.sub("<! ", code) if "<!" in code else code
 
 
 def _escaped_tags(text: str) -> Iterator[str]:
