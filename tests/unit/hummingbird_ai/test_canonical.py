@@ -108,15 +108,18 @@ user_messages = st.builds(
     st.sampled_from([None, OWN.to_dict(), CLAUDE.to_dict()]),
     st.none() | objects,
 )
-assistant_messages = st.sampled_from([OWN, CLAUDE, OTHER]).flatmap(
-    lambda producer: st.builds(
+# Made once: strategies that a lambda makes anew are looked through anew for every message that is drawn.
+_turns = {
+    producer: st.builds(
         message,
         st.just("assistant"),
         assistant_parts(own_ids if producer == OWN else ids),
         st.just(producer.to_dict()),
         st.none() | objects,
     )
-)
+    for producer in (OWN, CLAUDE, OTHER)
+}
+assistant_messages = st.sampled_from([OWN, CLAUDE, OTHER]).flatmap(_turns.__getitem__)
 sessions = st.lists(user_messages | assistant_messages, max_size=6)
 
 

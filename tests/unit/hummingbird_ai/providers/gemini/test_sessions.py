@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import string
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def body_of(model: GeminiModel, contents: list[Content]) -> dict[str, Any]:
 texts = st.text(min_size=1, max_size=8).filter(lambda text: bool(text.strip()))
 names = st.sampled_from(["run", "read", "list"])
 values = st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_size=2), max_size=2)
-signatures = st.from_regex(r"[A-Za-z0-9_-]{4,12}", fullmatch=True)
+signatures = st.text(string.ascii_letters + string.digits + "_-", min_size=4, max_size=12)
 
 
 @st.composite
