@@ -65,7 +65,7 @@ class GitLab(Section):
     allowed_bots: tuple[str, ...] = ()
     """User names of bots that may write commands and replies like people; other bots are ignored."""
     hooks_token_env: EnvName | None = None
-    """Environment variable with a Maintainer's token (scope `api`; of an Owner for groups' hooks): setup and replay of hooks."""
+    """Variable with a Maintainer's token (scope `api`; of an Owner for groups' hooks), for setup and replay."""
     hooks_token_file: SecretFile | None = None
     """File with that token."""
     ca_file: Path | None = None

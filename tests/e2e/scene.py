@@ -39,7 +39,7 @@ class Scene:
         return self.script(body, n)
 
     def configure(self, **changes: Any) -> None:
-        """Write config.yaml: what every test needs, with sections changed or added; a value of None takes its key out."""
+        """Write config.yaml: what every test needs, sections changed or added; a value of None takes its key out."""
         config: dict[str, Any] = {
             "gitlab": {"url": self.gitlab.url, "token_env": "GITLAB_TOKEN"},
             "models": {
