@@ -135,19 +135,20 @@ def test_of_two_at_once_each_gets_the_same_session_wherever_they_meet(kept: int)
         assert [replace(each, etag="") for each in (slower, *faster)] == [replace(alone, etag="")] * 2
 
 
-def test_who_is_overtaken_by_one_that_went_on_already_goes_on_behind_that_one() -> None:
-    for meeting in range(len(operations(1, 0)) - 1):  # behind its last look it sees nobody
-        store, left = missing(1), [meeting]
+@pytest.mark.parametrize("kept", [0, 1])
+def test_who_is_overtaken_by_one_that_went_on_already_goes_on_behind_that_one(kept: int) -> None:
+    for meeting in range(len(operations(kept + 1, kept)) - 1):  # behind its last look it sees nobody
+        store, left = missing(kept + 1, kept=kept), [meeting]
 
         def on_call(_: str, left: list[int] = left, store: MemoryStore = store) -> None:
             left[0] -= 1
             if left[0] == -1:
                 go_on(store, task(run=uid(8)))
-                spoke(store, 2, base=1)
+                spoke(store, kept + 2, base=kept + 1)
                 go_on(store, task(run=uid(8)))
 
         store.on_call = on_call
-        assert answers(go_on(store)) == ["answer 1", "answer 2"]
+        assert answers(go_on(store)) == [f"answer {number}" for number in range(1, kept + 3)]
 
 
 @settings(max_examples=50, deadline=None)
