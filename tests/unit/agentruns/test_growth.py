@@ -6,6 +6,7 @@ Counted between the 50th and the 200th run of one process; what both have is wha
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import threading
 from collections import Counter
@@ -58,6 +59,7 @@ class Held:
         return {name: number for name, number in grown.items() if number > IN_FLIGHT}
 
 
+@functools.cache  # a million objects have a few thousand classes
 def _is_product(kind: type) -> bool:
     module = str(kind.__module__)
     return module.startswith(PACKAGES) and not any(fake in f"{module}." for fake in FAKES)

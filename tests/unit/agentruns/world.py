@@ -199,7 +199,7 @@ class World:
     # --- what stands there ---
 
     def run(self, name: str = "why") -> AgentRun:
-        return next(run for run in self.runs() if run.metadata.name == name)
+        return AgentRun.parse(next(body for body in self.kube.all(AGENT_RUNS) if body["metadata"]["name"] == name))
 
     def runs(self) -> list[AgentRun]:
         return [AgentRun.parse(body) for body in self.kube.all(AGENT_RUNS)]
@@ -263,7 +263,9 @@ class World:
     async def live(self, fatal: Fatal = lambda *_: False) -> Process:
         """One process, until every run is finished or it died; then it is gone with all that it had in memory."""
         process = self.start(fatal)
-        await self.until(lambda: process.dead or all(map(_is_finished, self.runs())))
+        await self.until(
+            lambda: process.dead or all(_is_finished(AgentRun.parse(body)) for body in self.kube.all(AGENT_RUNS))
+        )
         if not process.dead:
             await asyncio.gather(*process.daemons.values(), return_exceptions=True)
         await process.end()
