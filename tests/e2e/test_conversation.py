@@ -108,6 +108,9 @@ def test_a_reply_to_a_session_that_is_lost_is_told_so_and_starts_nothing_cold(
         shutil.rmtree(talk.store("sessions", session))
     if iid == EXPIRED:
         shutil.rmtree(talk.store("runs", session))
+    if iid == UNSAVED:  # with its answers it would be rebuilt
+        for answer in (talk.store("runs", session) / "turns").glob("*.response"):
+            answer.unlink()
     reply, answer = replied(talk, iid, "alice", "Why is that?")
     talk.show(title, iid)
     assert reply.reactions == (SEEN, REFUSED)

@@ -77,7 +77,7 @@ class Failure(StrEnum):
     SANDBOX_LOST = "SandboxLost"  # lost twice, or it could not be started
     BUDGET_EXHAUSTED = "BudgetExhausted"  # iterations or money ended before there was an answer
     SESSION_NOT_FOUND = "SessionNotFound"  # the session to resume does not exist (any more)
-    SESSION_NOT_SAVED = "SessionNotSaved"  # the session to resume was never saved: its run could not
+    SESSION_NOT_SAVED = "SessionNotSaved"  # no model had answered in the session to resume
     SESSION_UNREADABLE = "SessionUnreadable"  # what is stored of the session to resume cannot be read
     SESSION_INTERNAL = "SessionInternal"  # the session to resume is internal, and the run's note would be public
     STORE_UNAVAILABLE = "StoreUnavailable"  # the session store did not answer
