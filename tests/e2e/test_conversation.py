@@ -109,8 +109,8 @@ def test_a_reply_to_a_session_that_is_lost_is_told_so_and_starts_nothing_cold(
     if iid == EXPIRED:
         shutil.rmtree(talk.store("runs", session))
     if iid == UNSAVED:  # with its answers it would be rebuilt
-        for answer in (talk.store("runs", session) / "turns").glob("*.response"):
-            answer.unlink()
+        for response in (talk.store("runs", session) / "turns").glob("*.response"):
+            response.unlink()
     reply, answer = replied(talk, iid, "alice", "Why is that?")
     talk.show(title, iid)
     assert reply.reactions == (SEEN, REFUSED)
