@@ -17,7 +17,8 @@ from typing import Any
 from hummingbird_operator import checking, leader, settings, wiring, workflows
 from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.errors import HummingbirdError, Invalid
-from hummingbird_operator.ingest import serve, setup
+from hummingbird_operator.ingest import serve
+from hummingbird_operator.ingest.hooks import setup
 from hummingbird_operator.problems import masked
 from hummingbird_operator.telemetry import configure_logging
 

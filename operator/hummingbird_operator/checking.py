@@ -15,9 +15,10 @@ from typing import Literal, get_args
 from hummingbird_ai import models
 from hummingbird_operator.config import Config, TriggerRule, WorkflowEntry
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.ingest import queue, signatures
 from hummingbird_operator.ingest.route import ENDED
 from hummingbird_operator.ingest.rules import FAILED
+from hummingbird_operator.ingest.sqs import queue
+from hummingbird_operator.ingest.webhook import signatures
 from hummingbird_operator.settings import Settings
 
 Process = Literal["operator", "ingest-webhook", "ingest-sqs"]

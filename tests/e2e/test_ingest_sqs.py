@@ -24,8 +24,8 @@ from botocore.config import Config
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import Event, encode_envelope
 from hummingbird_operator.ingest.handle import Outcome
-from hummingbird_operator.ingest.queue import SqsQueue
-from hummingbird_operator.ingest.sqs import SqsMetrics, consume
+from hummingbird_operator.ingest.sqs.consumer import SqsMetrics, consume
+from hummingbird_operator.ingest.sqs.queue import SqsQueue
 from hummingbird_operator.kube.testing import FakeKube
 from tests.standins.ministack import ministack
 from tests.standins.sqs_proxy import (

@@ -13,7 +13,7 @@ import pytest
 from cluster import Cluster
 from demo.processes import Ingestor, free_port, wait_for
 from demo.stage import BOT_TOKEN
-from hummingbird_operator.ingest.hooks import WANTED, Hooks
+from hummingbird_operator.ingest.hooks.hooks import WANTED, Hooks
 from tests.e2e.scene import Scene, scene
 from tests.standins.gitlab.records import Project
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hummingbird_operator.ingest.queue import Message, Traits
+from hummingbird_operator.ingest.sqs.queue import Message, Traits
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Entry:
 
 
 class MemoryQueue:
-    """`hummingbird_operator.ingest.queue.Queue`, and the other side of it."""
+    """`hummingbird_operator.ingest.sqs.queue.Queue`, and the other side of it."""
 
     def __init__(self, *, clock: Callable[[], float], fifo: bool = False, most_receives: int | None = None) -> None:
         self.entries: list[Entry] = []

@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from hummingbird_ai.metrics import CallMetrics
-from hummingbird_operator.ingest.catchup import Catchup
 from hummingbird_operator.ingest.metrics import IngestMetrics
-from hummingbird_operator.ingest.replay import Replay
-from hummingbird_operator.ingest.sqs import SqsMetrics
-from hummingbird_operator.ingest.webhook import Webhook
+from hummingbird_operator.ingest.missed.catchup import Catchup
+from hummingbird_operator.ingest.missed.replay import Replay
+from hummingbird_operator.ingest.sqs.consumer import SqsMetrics
+from hummingbird_operator.ingest.webhook.receiver import Webhook
 from hummingbird_operator.kube.client import Kube
 from hummingbird_operator.sandboxpools.metrics import PoolMetrics
 from hummingbird_operator.telemetry import Metrics

@@ -22,15 +22,16 @@ from hummingbird_operator import lifecycle
 from hummingbird_operator.api.labels import GROUP
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.errors import Invalid
-from hummingbird_operator.ingest import queue as queues
-from hummingbird_operator.ingest import signatures, sqs
 from hummingbird_operator.ingest.event import Event, encode_envelope
 from hummingbird_operator.ingest.handle import Handler
-from hummingbird_operator.ingest.listener import listening
 from hummingbird_operator.ingest.metrics import IngestMetrics
-from hummingbird_operator.ingest.recovery import hooks_of, replaying
-from hummingbird_operator.ingest.seen import Seen
-from hummingbird_operator.ingest.webhook import QUEUE_SECONDS, Webhook
+from hummingbird_operator.ingest.missed.recovery import hooks_of, replaying
+from hummingbird_operator.ingest.missed.seen import Seen
+from hummingbird_operator.ingest.sqs import consumer
+from hummingbird_operator.ingest.sqs import queue as queues
+from hummingbird_operator.ingest.webhook import signatures
+from hummingbird_operator.ingest.webhook.listener import listening
+from hummingbird_operator.ingest.webhook.receiver import QUEUE_SECONDS, Webhook
 from hummingbird_operator.kube.client import AGENT_RUNS, Kube
 from hummingbird_operator.lifecycle import background
 from hummingbird_operator.telemetry import SECONDS, Health, Liveness
@@ -136,18 +137,18 @@ async def serve_sqs(settings: Settings, workflows: Workflows, options: Options) 
     check(settings, "sqs")
     ingest, gitlab = settings.config.ingest, _checked(settings)
     with contextlib.closing(_sqs(settings.config, ingest.queue_url or "")) as queue:
-        async with _process(settings, workflows, options, gitlab, sqs.LONGEST_END_SECONDS) as process:
+        async with _process(settings, workflows, options, gitlab, consumer.LONGEST_END_SECONDS) as process:
             await process.look()
             logger.info("events are taken from the queue")
             process.state.problem = ""
-            await sqs.consume(
+            await consumer.consume(
                 queue,
                 process.handler,
                 concurrency=ingest.concurrency,
                 visibility=ingest.visibility_seconds,
                 topic_arns=ingest.topic_arns,
                 stop=process.stop,
-                metrics=sqs.SqsMetrics.on(process.registry),
+                metrics=consumer.SqsMetrics.on(process.registry),
             )
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.handle import Outcome, Reason
-from hummingbird_operator.ingest.sqs import SqsMetrics, consume
+from hummingbird_operator.ingest.sqs.consumer import SqsMetrics, consume
 from tests.standins.sqs_memory import MemoryQueue
 from tests.standins.virtual_time import in_virtual_time
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hummingbird_operator.ingest.event import Event, decode_message
-from hummingbird_operator.ingest.queue import Message, Traits
 from hummingbird_operator.ingest.reasons import Reason
 from hummingbird_operator.ingest.serve import EventQueue
+from hummingbird_operator.ingest.sqs.queue import Message, Traits
 from hummingbird_operator.kube.client import AGENT_RUNS
 from tests.unit.ingest.desk import NAMESPACE, Desk
 from tests.unit.ingest.samples import BASE, merge_request, note, pipeline

@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry
 from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.delivery.notes import Notes
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.hooks import WANTED, Hooks
-from hummingbird_operator.ingest.listener import listening
+from hummingbird_operator.ingest.hooks.hooks import WANTED, Hooks
 from hummingbird_operator.ingest.reasons import Reason
-from hummingbird_operator.ingest.webhook import Webhook
+from hummingbird_operator.ingest.webhook.listener import listening
+from hummingbird_operator.ingest.webhook.receiver import Webhook
 from tests.standins.gitlab import GitLabStandIn, sample_fixture
 from tests.unit.ingest.desk import Desk
 from tests.unit.ingest.samples import pipeline

@@ -22,13 +22,13 @@ import yaml
 from hummingbird_operator.config import HOOK_PATH, Config
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.ingest.event import Event, decode_message
-from hummingbird_operator.ingest.hooks import WANTED, Hooks
+from hummingbird_operator.ingest.hooks.hooks import WANTED, Hooks
 from hummingbird_operator.ingest.serve import EventQueue, Options, serve_sqs, serve_webhook
 from hummingbird_operator.kube.client import AGENT_RUNS
 from hummingbird_operator.settings import Settings
 from hummingbird_operator.workflows import Workflow, Workflows
 from tests.standins.gitlab import GitLabStandIn
-from tests.unit.ingest.test_signatures import SIGNING
+from tests.unit.ingest.webhook.test_signatures import SIGNING
 from tests.unit.kube.apiserver import ApiServer, Refusal
 
 APP = "group/app"

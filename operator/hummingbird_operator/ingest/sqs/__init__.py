@@ -1,0 +1,1 @@
+"""`ingest sqs`: a queue, its leases, and what becomes of each message."""

@@ -1,0 +1,70 @@
+"""GitLab's lists as the hooks' token reads them: what is filtered, what is passed over, what a refusal says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+
+import pytest
+
+from hummingbird_operator.errors import Invalid, NotFound, Unavailable
+from hummingbird_operator.ingest.missed.lists import Lists
+from tests.standins.gitlab import GitLabStandIn
+from tests.unit.ingest.missed.scenes import APP, IID, MR, TOKEN
+from tests.unit.ingest.samples import SHA
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+TO_COME = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def gitlab(token: str = TOKEN) -> Iterator[tuple[GitLabStandIn, Lists]]:
+    with GitLabStandIn() as standin, closing(Lists(standin.url, token)) as lists:
+        yield standin, lists
+
+
+def test_a_project_and_what_changed_in_it_are_listed_as_far_as_they_are_read() -> None:
+    with gitlab() as (standin, lists):
+        home = lists.home(APP)
+        assert (home.id, home.path_with_namespace, home.web_url) == (10, APP, f"https://gitlab.example.com/{APP}")
+        assert list(lists.projects(LONG_AGO)) == [home]
+        assert not [*lists.projects(TO_COME), *lists.changes(APP, TO_COME), *lists.pipelines(APP, TO_COME)]
+        for number in range(150):
+            standin.people.comments(*MR, "alice", str(number))
+        before = len(standin.calls)
+        assert [note.body for note in islice(lists.notes(APP, IID), 2)] == ["149", "148"]
+        assert len(standin.calls) == before + 1, "one page"
+        assert len(dict(lists.threads(APP, IID))) == 150
+        assert [change.iid for change in lists.changes(APP, LONG_AGO)] == [IID]
+
+
+def test_a_row_of_another_shape_hides_no_other_and_one_alone_is_no_answer() -> None:
+    with gitlab() as (standin, lists):
+        standin.people.opens(APP, 50, "alice", SHA)
+        project = standin.state.project(APP)
+        assert project is not None
+        project.merge_requests[50].fields["author"] = "nobody"
+        project.merge_requests[IID].fields |= {"title": None, "draft": None, "updated_at": "2030-01-10T12:00:00.000Z"}
+        (change,) = lists.changes(APP, LONG_AGO)
+        assert (change.iid, change.title, change.draft) == (IID, "", False)
+        with pytest.raises(Unavailable, match=r"group/app!50 cannot be read"):
+            lists.change(APP, 50)
+
+
+def test_refusals_name_the_token_of_the_hooks() -> None:
+    with (
+        gitlab("wrong-token") as (_, lists),
+        pytest.raises(Unavailable, match=r"\(401\): renew gitlab\.hooks_token_env"),
+    ):
+        lists.home(APP)
+    with gitlab() as (standin, lists):
+        with pytest.raises(Invalid, match="no such project"):
+            lists.home("group/none")
+        with pytest.raises(NotFound):
+            list(lists.notes(APP, 999))
+        body = '{"message": "403 Forbidden"}'
+        standin.fault("status", status=403, method="GET", path="merge_requests", body=body)
+        with pytest.raises(Invalid, match="the role Maintainer in the project"):
+            list(lists.changes(APP, LONG_AGO))
