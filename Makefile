@@ -50,7 +50,7 @@ $(PAYLOADS)/.ready:
 	@touch $(PAYLOADS).new/.ready && mv $(PAYLOADS).new $(PAYLOADS)
 
 test-unit: $(VENV)/.ready $(PAYLOADS)/.ready ## Fast tests, no network
-	$(PYTHON) -m pytest tests/unit -q -n 2
+	env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest tests/unit -q -n 3
 
 coverage: $(VENV)/.ready ## Branches of what translates, stores, classifies and prices; less than all of them fails
 	$(PYTHON) -m pytest tests/unit/hummingbird_ai -q -n 2 --cov --cov-report=term-missing:skip-covered

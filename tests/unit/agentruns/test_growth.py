@@ -10,7 +10,7 @@ import functools
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -117,6 +117,14 @@ def forget(world: World, process: Process, uid: str) -> None:
     process.points.clear()
     process._stoppers.pop(uid, None)
     process._workers.pop(uid, None)
+
+
+@pytest.fixture(autouse=True)
+def everything_counts() -> Iterator[None]:
+    """Also what was there before the first test, which `gc.get_objects` does not show while it is frozen."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.mark.parametrize(("order", "goes"), [(mixed, False), (reaped, True)], ids=["that stay", "with a time to live"])
