@@ -40,7 +40,7 @@ class Held:
 
     def __init__(self) -> None:
         gc.collect()
-        ours = [each for each in gc.get_objects() if _is_product(type(each))]
+        ours = [each for each in gc.get_objects() if _is_product(type(each))]  # type: ignore[arg-type] # of every class
         self.objects = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in ours)
         self.entries: Counter[str] = Counter()
         for each in ours:
