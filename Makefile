@@ -11,6 +11,8 @@ export UV_CACHE_DIR := $(CACHE)/uv
 export UV_NO_PROGRESS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HUMMINGBIRD_SERVERS := $(SERVERS)
+# Where it is set, each of the hundreds of processes of a test run would compile all its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-unit test-e2e coverage endurance lint crds requirements cluster-up cluster-down bench payloads clean
 
@@ -50,7 +52,7 @@ $(PAYLOADS)/.ready:
 	@touch $(PAYLOADS).new/.ready && mv $(PAYLOADS).new $(PAYLOADS)
 
 test-unit: $(VENV)/.ready $(PAYLOADS)/.ready ## Fast tests, no network
-	env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest tests/unit -q -n 3
+	$(PYTHON) -m pytest tests/unit -q -n 3
 
 coverage: $(VENV)/.ready ## Branches of what translates, stores, classifies and prices; less than all of them fails
 	$(PYTHON) -m pytest tests/unit/hummingbird_ai -q -n 2 --cov --cov-report=term-missing:skip-covered

@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -75,8 +76,8 @@ class ApiServer:
         self.bookmark_seconds = 0.1
         self.forgotten = 0
         """Watches from before this version get 410."""
-        self.ends = 0
-        """Raised by `end_watches`."""
+        self.ends: Counter[str] = Counter()
+        """By the plural of what is watched; raised by `end_watches`."""
         self.last_word, self.torn = b"", False
         self.loop = asyncio.new_event_loop()
         self.port = 0
@@ -121,10 +122,10 @@ class ApiServer:
         new = {"apiVersion": version, "kind": kind, "metadata": {"name": name, **body.pop("metadata", {})}, **body}
         self.do(lambda kube: kube.create(resource, namespace, new))
 
-    def end_watches(self, last_word: bytes = b"", *, torn: bool = False) -> None:
-        """End every watch that is open now, after these bytes: in order, or `torn` off."""
+    def end_watches(self, last_word: bytes = b"", *, torn: bool = False, of: str = "") -> None:
+        """End the watches that are open now (`of` that plural), after these bytes: in order, or `torn` off."""
         self.last_word, self.torn = last_word, torn
-        self.ends += 1
+        self.ends[of] += 1
 
     def forget(self) -> None:
         """Nobody can watch from what was before now, as after a compaction; open watches end."""
@@ -208,7 +209,7 @@ class ApiServer:
     async def _watch(
         self, request: web.Request, asked: Asked, resource: Resource, namespace: str
     ) -> web.StreamResponse:
-        stream, ends = web.StreamResponse(), self.ends
+        stream, ends = web.StreamResponse(), self._ends_of(resource)
         await stream.prepare(request)
         since = int(asked.query.get("resourceVersion") or 0)
         if since and since < self.forgotten:
@@ -216,7 +217,7 @@ class ApiServer:
             await stream.write(_line("ERROR", gone))
             return stream
         at, marked = 0, time.monotonic()
-        while ends == self.ends:
+        while ends == self._ends_of(resource):
             if self.silent:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
@@ -235,6 +236,9 @@ class ApiServer:
         if self.torn:
             _reset(request)
         return stream
+
+    def _ends_of(self, resource: Resource) -> int:
+        return self.ends[""] + self.ends[resource.plural]
 
     def _selected(self, body: Any, asked: Asked) -> bool:
         return matches(body, asked.query.get("labelSelector", ""))
