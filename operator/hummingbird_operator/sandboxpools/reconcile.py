@@ -17,7 +17,7 @@ from hummingbird_operator.errors import Conflict, Invalid, NotFound
 from hummingbird_operator.kube.client import PODS, SANDBOX_POOLS, KubeApi, Object, QuotaExceeded
 from hummingbird_operator.sandboxpools import decide, objects
 from hummingbird_operator.sandboxpools.claims import Claims
-from hummingbird_operator.sandboxpools.facts import Snapshot
+from hummingbird_operator.sandboxpools.facts import NoPool, Snapshot
 from hummingbird_operator.sandboxpools.members import Pod, read
 
 logger = logging.getLogger(__name__)
@@ -83,16 +83,22 @@ class Reconciler:
         async with self._claims.growth(name):
             if not self._leads():
                 return 1.0
-            snapshot = await self._reader.snapshot(name)
+            try:
+                snapshot = await self._reader.snapshot(name)
+            except NoPool:
+                self._metrics.forget(self._namespace, name)
+                raise
             if snapshot.pool.metadata.deleting:
                 return None
             memory = self._memories.setdefault(snapshot.pool.metadata.uid, Memory())
             facts = await self._gather(snapshot, memory)
             plan = decide.decide(facts)
+            result = "error"
             try:
                 await self._apply(snapshot.pool, facts, plan, memory)
+                result = "done"
             finally:
-                self._metrics.reconciles.labels(name, "done").inc()
+                self._metrics.reconciles.labels(name, result).inc()
             later = await self._tell(snapshot.pool, plan, memory)
             return min((s for s in (later, plan.again_seconds, 0.2 if plan.create else None) if s), default=None)
 
@@ -102,6 +108,7 @@ class Reconciler:
         comes, which works from a cache and may take a member that was claimed a moment ago (kubernetes#114603).
         """
         async with self._claims.growth(name):
+            self._metrics.forget(self._namespace, name)  # whatever fails below: no pass tells of it any more
             while True:
                 left = [pod for pod in await self._reader.members(name) if _unclaimed(pod, uid)]
                 await asyncio.gather(*(self._delete(decide.Deletion(pod, "poolDeleted")) for pod in left))
@@ -110,8 +117,6 @@ class Reconciler:
             self._memories.pop(uid, None)
             held = [pod for pod in await self._reader.members(name) if pod.role == labels.ROLE_ACTIVE]
             await self._claims.policies.leave(name, held, closed=await self._closed(name))
-            for state in ("standby", "pending", "active", "lingering"):
-                self._metrics.members.labels(self._namespace, name, state).set(0)
 
     async def _closed(self, name: str) -> bool:
         try:
@@ -196,8 +201,7 @@ class Reconciler:
 
     async def _tell(self, pool: SandboxPool, plan: decide.Plan, memory: Memory) -> float | None:
         counts, meta = plan.counts, pool.metadata
-        for state in ("standby", "pending", "active", "lingering"):
-            self._metrics.members.labels(self._namespace, meta.name, state).set(getattr(counts, state))
+        self._metrics.tell(self._namespace, meta.name, counts, wanted=pool.spec.replicas)
         status = self._status(pool, plan)
         if status == pool.status:
             return None
