@@ -204,7 +204,7 @@ GitLabProject = Annotated[
 GitHubRepository = Annotated[
     str,
     Field(max_length=140),
-    Form(r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}$", "must be owner/name, such as octo-org/app"),
+    Form(rf"^[A-Za-z0-9][A-Za-z0-9-]{{0,38}}/{_SEGMENT}$", "must be owner/name, such as octo-org/app"),
 ]
 ModelName = Annotated[
     str,

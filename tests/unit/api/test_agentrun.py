@@ -17,6 +17,7 @@ from hummingbird_operator.api.agentrun import (
     AgentRun,
     AgentRunSpec,
     Delivery,
+    GitHubTarget,
     GitLabTarget,
     Limits,
     Target,
@@ -118,6 +119,17 @@ def test_a_refusal_names_the_path_and_what_would_be_right(spec: object, words: s
 def test_a_path_that_a_server_may_resolve_to_another_names_no_project(path: str) -> None:
     with pytest.raises(Invalid, match="full path"):
         GitLabTarget.parse({**GITLAB, "project": path})
+
+
+@pytest.mark.parametrize("path", ["octo-org/..", "octo-org/.", "octo-org/...", "octo-org/", "o/a/..", "../app"])
+def test_nor_does_it_name_a_repository(path: str) -> None:
+    with pytest.raises(Invalid, match="owner/name"):
+        GitHubTarget.parse({"repository": path, "number": 7, "kind": "Issue"})
+
+
+@pytest.mark.parametrize("path", ["octo-org/.github", "o/a", "octo-org/octo-org.github.io", "octo-org/..a"])
+def test_dots_within_a_name_are_githubs_to_allow(path: str) -> None:
+    assert GitHubTarget.parse({"repository": path, "number": 7, "kind": "Issue"}).repository == path
 
 
 @pytest.mark.parametrize("path", ["g/a", "g/.github", "g/..a", "g/.-a", "g/a..b", "_g/a.", "g.x/s-1/s_2/a"])
