@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 SEEN = "eyes"
 """The reaction on a comment that the bot has taken up."""
-NOT_NOW = "x"
-"""The reaction on a comment that is one too many."""
+NO = "x"
+"""The reaction on a comment that gets no answer of its own: one too many, or denied once more."""
 WAITING = 20
 """Runs of one session that may wait; the operator drops the oldest one above it."""
 
@@ -209,7 +209,8 @@ class Desk:
     async def _order(self, comment: runs.Comment, run: runs.Object, reason: Reason, remark: str = "") -> Outcome:
         """Create what answers a comment, and show that it was seen; at a second delivery too.
 
-        One that is too many for the hour makes nothing: whatever talks to itself ends there.
+        One that is too many for the hour makes nothing: whatever talks to itself ends there. What was seen gets its
+        end from its own run; a comment that has none, as another one's denial stands for it, gets that here.
         """
         before = await self._answered(comment, run)
         if before is not None:
@@ -217,11 +218,11 @@ class Desk:
             return Outcome(Reason.DUPLICATE, runs=(before["metadata"]["name"],))
         most = self._router.most_an_hour
         if await self._intake.asked_lately(run) >= most:
-            await self._acknowledge(comment, NOT_NOW)
+            await self._acknowledge(comment, NO)
             return Outcome(Reason.LOOP_BUDGET, f"{most} within an hour")
         there = await self._intake.create(run)
         self.heard(comment.origin.project, comment.discussion)
-        await self._acknowledge(comment)
+        await self._acknowledge(comment, SEEN if there is None or _answers(there, comment) else NO)
         session = run["spec"].get("session")
         # said with the reply's first delivery only: later ones know nothing of the queue as it was
         if session and there is None and await self._intake.waiting(session) > WAITING:
@@ -235,7 +236,7 @@ class Desk:
         if run["spec"].get("notice") == Notice.DENIED:
             return await self._intake.made(comment.key)
         denied = await self._intake.made(comment.denial)
-        return denied if denied and denied["spec"]["trigger"].get("noteId") == comment.id else None
+        return denied if denied and _answers(denied, comment) else None
 
     async def _start(self, orders: Sequence[runs.Object]) -> Outcome:
         """Create them all before a refusal or a taken name is told: one workflow's trouble is not another's."""
@@ -268,3 +269,8 @@ class Desk:
             if error.where.startswith("gitlab."):
                 raise Barred(GITLAB, str(error)) from error
             raise
+
+
+def _answers(run: runs.Object, comment: runs.Comment) -> bool:
+    """Whether the run is this very comment's: it reacts on that one when it ends."""
+    return (run["spec"].get("trigger") or {}).get("noteId") == comment.id

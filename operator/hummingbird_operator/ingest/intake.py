@@ -88,12 +88,16 @@ class Intake:
         return max(0, sum(not _begun(run) for run in replies) - (not busy))
 
     async def asked_lately(self, run: Object) -> int:
-        """How many runs of its lane people asked for within an hour; 0 where this very one is among them."""
+        """How many runs of its lane people asked for within an hour; 0 where this very one exists, however old it is:
+
+        what was made once is no request more, and an event that comes late must not be told that it is one too many.
+        """
         lane, since = run["metadata"]["labels"][labels.LANE], rfc3339(self._now() - BUDGET)
-        found = [each for each in await self._list(f"{labels.LANE}={lane}") if _created(each) >= since]
+        found = await self._list(f"{labels.LANE}={lane}")
         if any(each["metadata"]["name"] == run["metadata"]["name"] for each in found):
             return 0
-        return sum(not (each["spec"].get("trigger") or {}).get("automatic") for each in found)
+        lately = [each for each in found if _created(each) >= since]
+        return sum(not (each["spec"].get("trigger") or {}).get("automatic") for each in lately)
 
     async def _list(self, selector: str) -> list[Object]:
         try:

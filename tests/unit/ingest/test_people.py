@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hummingbird_operator.ingest.reasons import Reason
-from tests.unit.ingest.desk import Desk, said
+from hummingbird_operator.kube.client import AGENT_RUNS
+from tests.unit.ingest.desk import NAMESPACE, Desk, said
 from tests.unit.ingest.samples import ALICE, note, reply, user
 from tests.unit.ingest.test_handle_notes import OURS, in_thread
 
@@ -60,3 +61,28 @@ async def test_fixed_answers_have_a_budget_of_their_own() -> None:
         await desk.see(note("/hummingbird help", id=number))
     assert len(desk.runs) == 2
     assert (await desk.see(note("/hummingbird analyze-failures", id=503))).reason is Reason.FIRED
+
+
+async def test_a_comment_whose_run_is_old_is_no_request_more_when_its_event_comes_again() -> None:
+    """It had its answer: an x would say that it was refused."""
+    desk = Desk(limits={"max_requests_per_hour": 1})
+    await desk.see(note("/hummingbird analyze-failures", id=500))
+    (old,) = desk.runs
+    await desk.kube.merge(AGENT_RUNS, NAMESPACE, old, {"metadata": {"creationTimestamp": "2026-11-01T00:00:00Z"}})
+    await desk.see(note("/hummingbird analyze-failures", id=501))
+    assert (await desk.see(note("/hummingbird analyze-failures", id=500))).reason is Reason.DUPLICATE
+    assert desk.forge.reactions == [("eyes", 500), ("eyes", 501), ("eyes", 500)]
+
+
+async def test_every_comment_that_is_shown_as_seen_has_a_run_that_reacts_when_it_ends() -> None:
+    """Help, words that name no workflow, a full hour, denials: none is left with eyes for ever."""
+    desk = Desk(limits={"max_requests_per_hour": 6})
+    words = ["help", "help", "nonsense", "nonsense", "analyze-failures", "help"]
+    for number, word in enumerate(words, 500):
+        await desk.see(note(f"/hummingbird {word}", id=number))
+    for number in range(510, 516):
+        await desk.see(note("/hummingbird help", id=number, author_id=99))
+    seen = {number for emoji, number in desk.forge.reactions if emoji == "eyes"}
+    refused = {number for emoji, number in desk.forge.reactions if emoji == "x"}
+    assert seen == {run["spec"]["trigger"]["noteId"] for run in desk.runs.values()}
+    assert refused == {*range(511, 516)}
