@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
+import yaml
 
 from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.ingest.event import BODY_BYTES
-from tests.unit.manifests import DEPLOYMENTS, MANIFESTS, of_kind, pod, ports, read, selected
+from tests.unit.manifests import DEPLOYMENTS, MANIFESTS, ROOT, Object, of_kind, pod, ports, read, selected
 
 WEBHOOK = MANIFESTS / "ingest-webhook"
 
@@ -122,3 +126,38 @@ def test_the_sample_of_a_route_leads_to_the_webhook_and_waits_as_long_as_gitlab(
     assert backend["name"] == service["metadata"]["name"]
     assert backend["port"] in {port["port"] for port in service["spec"]["ports"]}
     assert int(rule["timeouts"]["request"].removesuffix("s")) > 10
+
+
+# --- the overlay of docs/operations.md; tests/e2e/test_manifests.py builds it ---
+
+TOKEN_FOLDER = "/run/secrets/hummingbird"
+SECTION = (ROOT / "docs" / "operations.md").read_text().split("\n## An overlay\n")[1].split("\n### ")[0]
+OVERLAY: Object = yaml.safe_load(SECTION.split("```yaml\n")[1].split("```")[0])
+
+
+def patched(shipped: Object) -> Object:
+    """An object with the overlay's patches, each of which adds something to all objects of a kind, or to one."""
+    made: Any = copy.deepcopy(shipped)
+    for patch in OVERLAY["patches"]:
+        kind, name = patch["target"]["kind"], patch["target"].get("name", shipped["metadata"]["name"])
+        fits = (kind, name) == (shipped["kind"], shipped["metadata"]["name"])
+        for step in yaml.safe_load(patch["patch"]) if fits else []:
+            *way, last = step["path"].split("/")[1:]
+            place = made
+            for part in way:
+                place = place[int(part) if isinstance(place, list) else part]
+            place.append(step["value"]) if last == "-" else place.update({last: step["value"]})
+    return dict(made)
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_the_sample_of_an_overlay_gives_every_deployment_its_image_its_role_and_the_token(name: str) -> None:
+    spec = patched(DEPLOYMENTS[name])["spec"]["template"]["spec"]
+    accounts = [each for file in ("rbac", "rbac-ingest") for each in read(MANIFESTS / f"{file}.yaml")]
+    accounts = [each for each in accounts if each["kind"] == "ServiceAccount"]
+    (account,) = (patched(each) for each in accounts if each["metadata"]["name"] == spec["serviceAccountName"])
+    assert account["imagePullSecrets"] == [{"name": "registry"}]
+    assert "eks.amazonaws.com/role-arn" in account["metadata"]["annotations"]
+    assert f"gitlab.token_file: {TOKEN_FOLDER}/token" in SECTION
+    (mount,) = (each for each in spec["containers"][0]["volumeMounts"] if each["mountPath"] == TOKEN_FOLDER)
+    assert {"name": mount["name"], "secret": {"secretName": "hummingbird-gitlab"}} in spec["volumes"]
