@@ -49,6 +49,10 @@ class ClaimedSandboxes:
             replacement=bool(loss(run)),
         )
 
+    def shortage(self, run_uid: str) -> str:
+        """See agentruns.claiming.Sandboxes."""
+        return self._claims.shortage(run_uid)
+
     async def let_go(self, run_uid: str, *, session: str | None) -> None:
         """See agentruns.claiming.Sandboxes."""
         if session is None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NONE_FREE = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
+NO_QUOTA = "no sandbox is free and a quota of the namespace of sandboxes lets no more be made: "
 STARTING = "no sandbox is ready: one is being started for this run (its pod says what it waits for)"
 NEVER_STARTED = ("StartTimeout", "ContainerExited")
 """Causes of a loss that another sandbox would meet as well."""
@@ -74,6 +75,9 @@ class Sandboxes(Protocol):
 
     async def claim(self, run: AgentRun, *, session: str, seconds: int) -> Member | None:
         """One for the run, the same when asked again; None while there is none to be had."""
+
+    def shortage(self, run_uid: str) -> str:
+        """Why the run's last claim gave None: a quota's refusal in its words, or nothing: the pool's own maximum."""
 
     async def let_go(self, run_uid: str, *, session: str | None) -> None:
         """Keep it for the session's next run, or (None) delete it. Safe to repeat."""
@@ -190,7 +194,8 @@ class Claiming:
             claim.cancel()
 
     async def _no_sandbox(self, run: AgentRun, control: Control, freed: asyncio.Event) -> None:
-        await self._waiting(run, control, NONE_FREE)
+        refusal = self._sandboxes.shortage(run.metadata.uid)
+        await self._waiting(run, control, f"{NO_QUOTA}{refusal}" if refusal else NONE_FREE)
         await _first({asyncio.ensure_future(control.wake.wait()), asyncio.ensure_future(freed.wait())})
 
     async def _waiting(self, run: AgentRun, control: Control, text: str) -> AgentRun:

@@ -74,6 +74,9 @@ class Claiming(Protocol):
     async def release(self, run_uid: str) -> None:
         """Delete the member. Idempotent."""
 
+    def shortage(self, run_uid: str) -> str:
+        """Why the run's last claim gave None: a quota's refusal, or nothing where the pool's own maximum was met."""
+
     async def lost(self, member: Member) -> SandboxLost | None:
         """Whether the member is gone, and why."""
 

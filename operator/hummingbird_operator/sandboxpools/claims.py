@@ -27,6 +27,7 @@ from hummingbird_operator.sandboxpools.lingering import Lingering
 from hummingbird_operator.sandboxpools.members import Pod, read
 from hummingbird_operator.sandboxpools.metrics import PoolMetrics
 from hummingbird_operator.sandboxpools.policies import Policies
+from hummingbird_operator.sandboxpools.shortages import Shortages
 from hummingbird_operator.sandboxpools.starts import Leaving, Recent, Starts
 
 __all__ = ["Claiming", "Claims", "Member"]
@@ -50,6 +51,7 @@ class Claims:
         self.reader = Reader(kube, namespace, clock=clock)
         self.policies = Policies(kube, namespace, clock=clock)
         self.metrics = PoolMetrics.on(metrics)
+        self.shortages = Shortages(now)
         self._kube = kube
         self._now = now
         self._clock = clock
@@ -92,6 +94,7 @@ class Claims:
         """
         wish = Wish(run_uid, session, pool, active_seconds, replacement)
         async with self._locks.setdefault(run_uid, asyncio.Lock()):
+            self.shortages.forget(run_uid)
             try:
                 return await (self._from_pool(wish) if pool else self._unpooled(wish, template))
             except NoPool:
@@ -103,6 +106,7 @@ class Claims:
         """Keep the member for the session's next run, or delete it where its pool keeps none. Idempotent."""
         await self._lingering.keep(run_uid, session)
         self._tried.pop(run_uid, None)
+        self.shortages.forget(run_uid)
         self.notify()
 
     async def release(self, run_uid: str) -> None:
@@ -110,7 +114,12 @@ class Claims:
         for pod in await self.reader.held_by(run_uid):
             await self._starts.delete(pod)
         self._tried.pop(run_uid, None)
+        self.shortages.forget(run_uid)
         self.notify()
+
+    def shortage(self, run_uid: str) -> str:
+        """Why the run's last claim gave None: a quota's refusal, or nothing where the pool's own maximum was met."""
+        return self.shortages.of_run(run_uid)
 
     async def lost(self, member: Member) -> SandboxLost | None:
         """Whether the member is gone, and why, by a live GET."""
@@ -254,14 +263,17 @@ class Claims:
         self._tried[wish.run_uid], made = name, self.made(wish.pool)
         made.add(name)
         try:
-            return await self._starts.make(wish, template, linger_seconds=linger_seconds)
+            pod = await self._starts.make(wish, template, linger_seconds=linger_seconds)
         except QuotaExceeded as error:  # others have to finish first
             logger.warning("no room for a cold start: %s", error.problem)
+            self.shortages.met(wish, error.problem)
             made.discard(name)
             return None
         except (Leaving, Invalid, NotFound):  # refused for certain
             made.discard(name)
             raise
+        self.shortages.over(wish.pool)
+        return pod
 
     async def _started(self, pod: Pod | None, run_uid: str) -> Member | None:
         if pod is None:

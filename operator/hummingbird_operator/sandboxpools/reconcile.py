@@ -19,12 +19,12 @@ from hummingbird_operator.sandboxpools import decide, objects
 from hummingbird_operator.sandboxpools.claims import Claims
 from hummingbird_operator.sandboxpools.facts import NoPool, Snapshot
 from hummingbird_operator.sandboxpools.members import Pod, read
+from hummingbird_operator.sandboxpools.shortages import QUOTA_SECONDS
 
 logger = logging.getLogger(__name__)
 
 ORPHAN_SECONDS = 30.0
 """How often the runs behind claimed members are looked at, and how old a member must be for that."""
-QUOTA_SECONDS = 15.0
 STATUS_SECONDS = 1.0
 """At most one status write in this time."""
 
@@ -145,7 +145,9 @@ class Reconciler:
             template_hash=template_hash,
             refusal=refusal,
             unsupported=pool.spec.virtual_machine is not None,
-            history=replace(memory.history, unseen=self._claims.unseen(snapshot)),
+            history=replace(
+                self._claims.shortages.known(pool.metadata.name, memory.history), unseen=self._claims.unseen(snapshot)
+            ),
         )
 
     async def _over(self, snapshot: Snapshot, memory: Memory) -> frozenset[str]:

@@ -56,6 +56,8 @@ class Pool:
         self.made: list[FakeSandbox] = []
         self.capacity = 10
         self.problem: Exception | None = None
+        self.refusal = ""
+        """What a quota says to whoever finds no room."""
         self._root = root
         self._waiting: list[asyncio.Event] = []
 
@@ -78,6 +80,9 @@ class Pool:
             place.run = uid
             self.places.append(place)
         return place
+
+    def shortage(self, run_uid: str) -> str:
+        return self.refusal
 
     async def let_go(self, run_uid: str, *, session: str | None) -> None:
         await asyncio.sleep(0)

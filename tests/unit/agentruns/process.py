@@ -312,7 +312,7 @@ class Opened:
         pool = process.world.pool
         doors = watched(pool, process, "pool", ("claim", "let_go"))
         self.find, self.claim, self.let_go, self.changed = doors.find, doors.claim, doors.let_go, pool.changed
-        self.lost = pool.lost
+        self.lost, self.shortage = pool.lost, pool.shortage
         self._process = process
 
     def open(self, member: Place, abort: Abort) -> Sandbox:

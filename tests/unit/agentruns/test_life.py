@@ -156,6 +156,23 @@ async def test_a_run_waits_for_a_sandbox_and_goes_on_when_one_is_free(world: Wor
     assert world.outcome == ("True", "Completed")
 
 
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ("", "no sandbox is free and the pool may not make more (spec.maxSandboxes)"),
+        ("exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2", "exceeded quota: small, requested"),
+    ],
+)
+async def test_a_run_that_waits_for_a_sandbox_says_what_keeps_it(world: World, refusal: str, said: str) -> None:
+    world.pool.capacity, world.pool.refusal = 0, refusal
+    world.order()
+    world.start()
+    await world.until(lambda: world.outcome == ("Unknown", "WaitingForSandbox"))
+    told = world.run().status.message or ""
+    assert said in told
+    assert ("spec.maxSandboxes" in told) == (not refusal)
+
+
 async def test_at_sigterm_a_run_is_left_as_it_is_and_the_next_process_goes_on(world: World) -> None:
     world.model_waits_at(1)
     world.order()

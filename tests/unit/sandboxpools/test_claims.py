@@ -228,8 +228,38 @@ async def test_a_quota_makes_a_run_wait() -> None:
         QuotaExceeded("the API server", "exceeded quota") if (verb, resource) == ("create", PODS) else None
     )
     assert await claim(world) is None
+    assert world.claims.shortage(RUN) == "exceeded quota"
+    await world.reconciler.reconcile("default")
+    told = world.condition("Degraded")
+    assert (told["status"], told["reason"], told["message"]) == ("True", "QuotaExceeded", "exceeded quota")
     world.kube.fail = lambda verb, resource, name: None
     assert await cold(world, pool="default") is not None
+    assert world.claims.shortage(RUN) == ""
+    world.later(2)
+    await world.reconciler.reconcile("default")
+    assert world.condition("Degraded")["status"] == "False"
+
+
+async def test_a_quota_that_a_cold_start_met_is_told_no_longer_than_it_is_met() -> None:
+    world = World()
+    world.pool(replicas=0)
+    refusal = QuotaExceeded("the API server", "exceeded quota")
+    world.kube.fail = lambda verb, resource, name: refusal if (verb, resource) == ("create", PODS) else None
+    assert await claim(world) is None
+    await world.claims.release(RUN)
+    assert world.claims.shortage(RUN) == ""
+    assert await world.reconciler.reconcile("default") is not None, "it looks again by itself"
+    world.later(16)
+    await world.reconciler.reconcile("default")
+    assert world.condition("Degraded")["status"] == "False"
+
+
+async def test_the_pool_s_own_maximum_is_no_quota() -> None:
+    world = World()
+    world.pool(replicas=0, maxSandboxes=1)
+    assert await cold(world, pool="default") is not None
+    assert await claim(world, OTHER) is None
+    assert world.claims.shortage(OTHER) == ""
 
 
 async def test_a_lost_member_is_deleted_and_replaced(world: World) -> None:
