@@ -99,6 +99,21 @@ def test_the_sample_of_what_goes_out_means_every_pod_of_ours() -> None:
     assert policy["spec"]["policyTypes"] == ["Egress"]
 
 
+def test_the_sample_of_what_goes_out_lets_names_be_asked_for_where_clusters_commonly_answer() -> None:
+    """A policy that cuts DNS cuts everything, and says nothing."""
+    (policy,) = read(MANIFESTS / "egress.example.yaml")
+    dns = next(rule for rule in policy["spec"]["egress"] if {"port": 53, "protocol": "UDP"} in rule["ports"])
+    assert {(each["port"], each["protocol"]) for each in dns["ports"]} == {
+        (port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")
+    }
+    (named,) = (each["namespaceSelector"]["matchExpressions"] for each in dns["to"] if "namespaceSelector" in each)
+    assert named == [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kube-system", "openshift-dns"]}
+    ]
+    blocks = {each["ipBlock"]["cidr"] for each in dns["to"] if "ipBlock" in each}
+    assert blocks == {"169.254.20.10/32", "169.254.169.254/32"}, "a node's cache, and GKE's Cloud DNS"
+
+
 def test_the_service_does_not_publish_the_metrics() -> None:
     (service,) = read(WEBHOOK / "service.yaml")
     assert [port["targetPort"] for port in service["spec"]["ports"]] == ["webhook"]
