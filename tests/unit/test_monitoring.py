@@ -149,7 +149,7 @@ def test_alerts_have_names_of_their_own() -> None:
 # --- what the rules make of a history ---
 
 Labels = frozenset[tuple[str, str]]
-History = dict[str, list[float | None]]
+History = dict[str, Sequence[float | None]]
 """A value a minute of each series, as `name{label="value"}`; None where it is not scraped."""
 
 TOKEN = re.compile(r'"[^"]*"|[a-zA-Z_]\w*|\d+[mhdw]?|=~|!=|[][{}(),=<>]')
@@ -289,7 +289,8 @@ def test_a_process_is_down_whether_its_pods_do_not_answer_or_there_are_none(
     name: str, end: list[float | None], *, down: bool
 ) -> None:
     up = f'up{{app_kubernetes_io_name="{name}",pod="%s"}}'
-    history: History = {up % "a": [1.0] * 30 + end, up % "b": [1.0] * 20 + [None] * 14, 'up{pod="other"}': [0.0] * 34}
+    answering = [1.0] * 30
+    history: History = {up % "a": [*answering, *end], up % "b": [*answering, *[None] * 4], 'up{pod="x"}': [0.0] * 34}
     assert firing("HummingbirdProcessDown", history) == ([{"app_kubernetes_io_name": name}] if down else [])
 
 
