@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,7 @@ from hummingbird_operator.agentruns import ghosts
 from hummingbird_operator.agentruns import handlers as run_handlers
 from hummingbird_operator.agentruns.ttl import Reaper
 from hummingbird_operator.api import labels
-from hummingbird_operator.api.agentrun import RunnerRef
+from hummingbird_operator.api.agentrun import LIVE_PHASES, RunnerRef
 from hummingbird_operator.api.labels import GROUP
 from hummingbird_operator.kube.client import AGENT_RUNS, PODS, SANDBOX_POOLS, Kube, KubeApi
 from hummingbird_operator.kube.events import Recorder
@@ -200,8 +199,7 @@ async def _check_cluster(kube: KubeApi, settings: Settings, options: Options, st
 
 async def _publish_phases(leading: wiring.Leading, metrics: Metrics) -> None:
     while True:
-        metrics.phases.clear()
-        counts: Mapping[str, int] = leading.runs.phases()
-        for phase, count in counts.items():
-            metrics.phases.labels(phase).set(count)
+        counts = leading.runs.phases()
+        for phase in LIVE_PHASES:  # always each: a series that is gone for a moment makes an alert wait anew
+            metrics.phases.labels(phase).set(counts.get(phase, 0))
         await asyncio.sleep(5)

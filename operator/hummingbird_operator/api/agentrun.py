@@ -29,6 +29,7 @@ from hummingbird_operator.api.fields import (
 from hummingbird_operator.api.limits import Backend, Limits, SandboxChoice
 from hummingbird_operator.api.metadata import Metadata
 from hummingbird_operator.api.runstatus import (
+    LIVE_PHASES,
     AgentRunStatus,
     AnswerStatus,
     EffectiveLimits,
@@ -44,6 +45,7 @@ from hummingbird_operator.api.runstatus import (
 )
 
 __all__ = [
+    "LIVE_PHASES",
     "MESSAGE_BYTES",
     "MESSAGE_CHARACTERS",
     "AgentRun",

@@ -93,6 +93,10 @@ class Phase(StrEnum):
     CANCELLED = "Cancelled"
 
 
+LIVE_PHASES = (Phase.PENDING, Phase.WAITING, Phase.RUNNING, Phase.DELIVERING)
+"""Of runs that are not over."""
+
+
 _WORKING = {
     c.Working.QUEUED: Phase.WAITING,
     c.Working.WAITING_FOR_SESSION: Phase.WAITING,
