@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hummingbird_operator.telemetry import Metrics
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NONE_FREE = "no sandbox is free and the pool may not make more (spec.maxSandboxes)"
 NO_QUOTA = "no sandbox is free and a quota of the namespace of sandboxes lets no more be made: "
@@ -129,13 +131,13 @@ class Claiming:
         pool = (resolved and resolved.sandbox and resolved.sandbox.pool) or ""
         freed = self._sandboxes.changed()
         try:
-            await self._admit(facts)
+            await self._accompanied(asyncio.ensure_future(self._admit(facts)), run, control, seconds)
         except Invalid as refusal:
             await self._conclude(run, reason_of(refusal), str(refusal))
             return
         try:
             claim = self._sandboxes.claim(run, session=objects.session_id(run), seconds=seconds)
-            member = await self._accompanied(asyncio.ensure_future(claim), run, control, seconds)
+            member = await self._accompanied(asyncio.ensure_future(claim), run, control, seconds, starts=True)
         except NotFound:
             text = f"spec.sandbox.pool: there is no SandboxPool {pool} (kubectl get sandboxpools says which there are)"
             await self._conclude(run, c.Failure.INVALID, text)
@@ -168,17 +170,17 @@ class Claiming:
         await self._recorder.emit(run, "Normal", reason, f"{member.backend} {member.name} after {took:.2f} s")
 
     async def _accompanied(
-        self, claim: asyncio.Future[Member | None], run: AgentRun, control: Control, seconds: int
-    ) -> Member | None:
-        """The claim's result. One that takes long is said, and ends with the run: its start may take minutes.
+        self, call: asyncio.Future[T], run: AgentRun, control: Control, seconds: int, *, starts: bool = False
+    ) -> T:
+        """The call's result; it ends with the run. Where a sandbox `starts` that takes minutes, it is said.
 
         Raises Aborted; what was made meanwhile carries the run's uid and is let go with it.
         """
         loop = asyncio.get_running_loop()
         tell_at = loop.time() + STARTING_SECONDS
         try:
-            while not claim.done():
-                await _first({claim, asyncio.ensure_future(control.wake.wait())}, keep=claim, seconds=STARTING_SECONDS)
+            while not call.done():
+                await _first({call, asyncio.ensure_future(control.wake.wait())}, keep=call, seconds=STARTING_SECONDS)
                 control.wake.clear()
                 start = run.status.start_time
                 if (
@@ -186,12 +188,14 @@ class Claiming:
                     or control.leaving
                     or (start and self._clock() >= start + timedelta(seconds=seconds))
                 ):
-                    raise Aborted("its sandbox was still being started")
-                if not claim.done() and loop.time() >= tell_at:
+                    raise Aborted(
+                        "its sandbox was still being started" if starts else "its session was still being read"
+                    )
+                if starts and not call.done() and loop.time() >= tell_at:
                     run = await self._waiting(run, control, STARTING)
-            return claim.result()
+            return call.result()
         finally:
-            claim.cancel()
+            call.cancel()
 
     async def _no_sandbox(self, run: AgentRun, control: Control, freed: asyncio.Event) -> None:
         refusal = self._sandboxes.shortage(run.metadata.uid)

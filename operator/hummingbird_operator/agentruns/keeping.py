@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns import objects
 from hummingbird_operator.agentruns.decide import Decision, Step
 from hummingbird_operator.agentruns.facts import Facts
@@ -21,6 +22,7 @@ from hummingbird_operator.agentruns.work import Conversation, Saved, Worker
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.api.agentrun import AgentRun, SessionStatus, UsageStatus
 from hummingbird_operator.errors import Conflict, Doubt, Invalid, NotFound, SandboxLost, Unavailable
+from hummingbird_operator.sessions.outcomes import Outcome
 
 if TYPE_CHECKING:
     from hummingbird_operator.agentruns.claiming import Sandboxes
@@ -70,9 +72,14 @@ class Keeping:
         return {Step.DELIVER: self.deliver, Step.SAVE: self.save}
 
     async def admit(self, facts: Facts) -> None:
-        """Raise Invalid where the run may not resume the session that it names."""
-        if facts.run.spec.session is not None:
-            await self._in_thread(partial(self._worker.admit, task_of(facts, self._clock())), self._quick)
+        """Raise Invalid where the run may not resume the session that it names. It may take long: to be accompanied."""
+        if facts.run.spec.session is None:
+            return
+        over = Abort()
+        try:  # in a thread of the run's own: it has its turn
+            await self._in_thread(partial(self._worker.admit, task_of(facts, self._clock()), over), self._executor)
+        finally:
+            over.set(Outcome.SHUTTING_DOWN)  # nobody waits for the thread any more
 
     async def deliver(self, facts: Facts, decision: Decision, control: Control) -> None:
         """Put the outcome into the note; a decision with a reason says that it cannot be done."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from hummingbird_operator.agentruns.following import Question
 from hummingbird_operator.api import conditions as c
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.sessions.journal import RunJournal
-from hummingbird_operator.sessions.prompts import continuation_message, first_message
+from hummingbird_operator.sessions.prompts import continuation_message, first_message, system_prompt
 from hummingbird_operator.sessions.records import Opening
+from hummingbird_operator.sessions.session import check_place
+from hummingbird_operator.sessions.tools import SANDBOX_TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hummingbird_ai.messages import Content, ModelAdapter, ToolDef
+    from hummingbird_ai.messages import Content, ModelAdapter
     from hummingbird_operator.agentruns.tasks import Task
     from hummingbird_operator.sessions.session import SavedSession, SessionStore
     from hummingbird_operator.sessions.store import BlobStore
+    from hummingbird_operator.sessions.tools import ToolRegistry
 
 CUT = "[The message was longer; its end was cut off.]"
 
@@ -54,40 +55,31 @@ class SessionInternal(SessionLost):
     reason = c.Failure.SESSION_INTERNAL
 
 
-class Finisher(Protocol):
-    """Saves what a run of the session left in its journal only; `finishing.Finishing` does."""
+def resumed(task: Task, sessions: SessionStore, store: BlobStore) -> SavedSession | None:
+    """The session that the run goes on with, as it is saved, None for a new one. Raises SessionLost, Unavailable.
 
-    def finish(self, task: Task, saved: SavedSession | None) -> bool:
-        """Save the one that follows `saved`; False where none does. To be asked again with what is there then."""
-
-
-def resumed(
-    task: Task, sessions: SessionStore, store: BlobStore, finisher: Finisher | None = None
-) -> SavedSession | None:
-    """The session that the run goes on with, None for a new one. Raises SessionLost, Invalid, Unavailable.
-
-    `finisher` is for a run that has the session's turn: without that, a run of it may be at work now.
+    A run that has the session's turn asks `finishing.MissingSaves` for it: there may be more than what is saved.
     """
-    if not task.resumes:
-        return None
-    saved = _loaded(task, sessions)
-    while finisher is not None and finisher.finish(task, saved):
-        saved = _loaded(task, sessions)
-    if saved is None:
-        raise _missing(task.session, store)
-    if saved.run != task.run and saved.internal and task.order.notes and not task.order.internal:
-        raise SessionInternal("this conversation is internal: it goes on only where the run's note is internal too")
-    return saved
+    return allowed(task, loaded(task, sessions), store) if task.resumes else None
 
 
-def _loaded(task: Task, sessions: SessionStore) -> SavedSession | None:
-    """What is saved, if this run may go on with it."""
+def loaded(task: Task, sessions: SessionStore) -> SavedSession | None:
+    """What is saved, if a run of that workflow and place may go on with it."""
     try:
         saved = sessions.load(task.session)
     except Invalid as error:
         raise SessionUnreadable(str(error)) from error
     if saved is not None and saved.run != task.run:
-        saved.resumable_by(workflow=task.order.workflow.name, origin=task.origin)
+        check_place(saved, workflow=task.order.workflow.name, origin=task.origin)
+    return saved
+
+
+def allowed(task: Task, saved: SavedSession | None, store: BlobStore) -> SavedSession:
+    """It, if it is there and is not more internal than the run's note."""
+    if saved is None:
+        raise _missing(task.session, store)
+    if saved.run != task.run and saved.internal and task.order.notes and not task.order.internal:
+        raise SessionInternal("this conversation is internal: it goes on only where the run's note is internal too")
     return saved
 
 
@@ -127,21 +119,46 @@ def history(saved: SavedSession | None, model: ModelAdapter) -> list[Content]:
         raise SessionUnreadable(error.problem) from error
 
 
-def beginning(task: Task, saved: SavedSession | None, said: str, system: str, tools: Sequence[ToolDef]) -> Opening:
-    """What the journal is told of the conversation: a save that never comes is made from that."""
-    entry, own = task.order.workflow, saved is None
-    return Opening(
+def opening_of(
+    task: Task,
+    saved: SavedSession | None,
+    journal: RunJournal,
+    registry: ToolRegistry,
+    question: Question,
+    *,
+    live: bool,
+) -> Opening:
+    """How the run's conversation begins: as its journal has it, where a model answered, whatever was changed since.
+
+    A save that never comes is made from that. `live`: it is at work, and its sandbox is in the registry.
+    """
+    if (journal.answered() or not live) and (recorded := journal.opening()) is not None:
+        return recorded
+    said = first_words(task, saved, question, journal.notice() if saved is not None else "")
+    opening = Opening(
         name=task.name,
-        workflow=entry.name,
-        workflow_hash=entry.hash,
+        workflow=task.order.workflow.name,
+        workflow_hash=task.order.workflow.hash,
         origin=task.origin,
-        internal=task.order.internal,
         model=task.order.resolved.model or "",
-        base=saved.run if saved is not None else "",
+        base="",
         said=said,
-        system=system if own else "",
-        tools=tools if own else (),
     )
+    if saved is not None:
+        return replace(opening, base=saved.run, before=len(saved.contents))
+    # a recall has no sandbox, yet it must name the very tools that the session had
+    tools = registry.get_tool_defs() if live else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
+    return replace(opening, system=system_prompt(registry.get_tool_notes(), task.order.workflow.prompt), tools=tools)
+
+
+def before_it(saved: SavedSession, opening: Opening) -> SavedSession:
+    """The session as it was when the run began, of one that has more by now: the run's own turns, or later runs'.
+
+    What later runs said belongs into none of this run's notes, and what is cut off can not be saved over it.
+    """
+    if saved.run == opening.base:
+        return saved
+    return replace(saved, contents=saved.contents[: opening.before], etag="")
 
 
 def asked(task: Task, journal: RunJournal) -> Question | None:
@@ -155,25 +172,5 @@ def settle(task: Task, saved: SavedSession | None, journal: RunJournal) -> None:
     """Write down, before the first call, what is asked, and with which saved conversation. Raises Unavailable."""
     if task.question is not None and asked(task, journal) is None:
         journal.record_question(asdict(task.question))
-    if saved is not None and saved.run != task.run and not journal.answered():
+    if saved is not None and saved.run != task.run:
         journal.follow(saved.run)
-
-
-def up_to_its_end(
-    task: Task, saved: SavedSession, journal: RunJournal, own: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """The conversation as it was when the run ended, of a session that has its turns; empty where it has not.
-
-    Later runs may have gone on with it since: what they said belongs into none of this run's notes. `own` are its
-    turns, its first words included.
-    """
-    if saved.run == task.run:
-        return [dict(each) for each in saved.contents]
-    opening = journal.opening() if journal.answered() else None
-    if opening is None or opening.base == saved.run:
-        return []
-    beginning_of_it = list(own[:2])
-    for start in range(len(saved.contents) - len(beginning_of_it), -1, -1):
-        if list(saved.contents[start : start + len(beginning_of_it)]) == beginning_of_it:
-            return [*(dict(each) for each in saved.contents[:start]), *own]
-    return list(own)

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.entering import enter
-from hummingbird_operator.agentruns.finishing import Finishing
+from hummingbird_operator.agentruns.finishing import MissingSaves
 from hummingbird_operator.agentruns.following import Question
 from hummingbird_operator.agentruns.resuming import (
     SessionLost,
     asked,
-    beginning,
-    first_words,
+    before_it,
     history,
     keep_unbegun,
+    opening_of,
     resumed,
     settle,
-    up_to_its_end,
 )
 from hummingbird_operator.agentruns.tasks import Task
 from hummingbird_operator.api import conditions as c
@@ -38,12 +37,11 @@ from hummingbird_operator.sessions.budget import Budget
 from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.loop import run_agent_loop
 from hummingbird_operator.sessions.outcomes import Outcome
-from hummingbird_operator.sessions.prompts import system_prompt
 from hummingbird_operator.sessions.rebuilding import ended_as
 from hummingbird_operator.sessions.records import RecordedAnswer
 from hummingbird_operator.sessions.state import LoopResult, Progress
 from hummingbird_operator.sessions.store import SERVICE
-from hummingbird_operator.sessions.tools import SANDBOX_TOOLS, ToolRegistry
+from hummingbird_operator.sessions.tools import ToolRegistry
 from hummingbird_operator.sessions.transcript import NOTE_LIMIT, run_transcript
 from hummingbird_operator.sessions.turns import Generate, JournaledTurns
 from hummingbird_operator.telemetry import RUN
@@ -58,6 +56,9 @@ logger = logging.getLogger(__name__)
 
 QUIET_SECONDS = 2.0
 """How long the end of a run waits for a sandbox that does not answer; it is deleted or swept again behind the note."""
+
+READ_SECONDS = 5.0
+"""How long one record of a save that is missing is tried to be read: a rebuild of many begins anew otherwise."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class Worker:
         self._store = store
         self._sessions = sessions.SessionStore(store)
         self._doors = doors
-        self._finishing = Finishing(store, self._sessions, doors, clean)
+        patience = min(retry_seconds, READ_SECONDS)
+        self._missing = MissingSaves(store, self._sessions, doors, clean, retry_seconds=patience)
         self._generate = generate
         self._max_output_tokens = max_output_tokens
         self._retry_seconds = retry_seconds
@@ -125,7 +127,7 @@ class Worker:
             return replace(self._recalled(task, journal, recorded), answer_uri=self._record(journal, recorded))
         if sandbox is None:
             raise SandboxLost("Deleted", "it is gone: it was deleted, or its node was lost")
-        saved = self._finished(task)
+        saved = self._missing.resumed(task, abort)
         settle(task, saved, journal)
         news = enter(task, sandbox, saved, self._sessions, journal)
         said = self._converse(task, saved, journal, sandbox, abort, progress, news)
@@ -176,9 +178,13 @@ class Worker:
         """The run with this uid ended without a word to a model. Raises Unavailable."""
         keep_unbegun(self._store, run)
 
-    def admit(self, task: Task) -> None:
-        """Raise Invalid where the run may not resume the session that it names, or where that does not exist."""
-        self._finished(task)
+    def admit(self, task: Task, abort: Abort) -> None:
+        """Raise Invalid where the run may not resume the session that it names, or where that does not exist.
+
+        What runs before it left in their journals only is saved first, which may take long: Aborted ends it.
+        """
+        RUN.set(task.name)
+        self._missing.resumed(task, abort)
 
     def save(self, task: Task, said: Conversation, sandbox: Sandbox | None) -> Saved:
         """Store archive, transcript and conversation."""
@@ -203,10 +209,6 @@ class Worker:
         address = self._sessions.url(task.session).removesuffix("context.json")
         return Saved(address, self._sessions.url(task.session, "transcript.md"), now.archive_problem)
 
-    def _finished(self, task: Task) -> sessions.SavedSession | None:
-        """For a run whose turn it is, with what runs before it left in their journals only."""
-        return resumed(task, self._sessions, self._store, self._finishing)
-
     def _converse(
         self,
         task: Task,
@@ -224,12 +226,15 @@ class Worker:
         if news:
             registry.announce(news)
         self._doors.sources(registry, task.order, abort.wait)
-        # a recall has no sandbox, yet it must name the very tools that the session had
-        now = registry.get_tool_defs() if sandbox is not None else [*SANDBOX_TOOLS, *registry.get_tool_defs()]
-        system = saved.system_prompt if saved else system_prompt(registry.get_tool_notes(), task.order.workflow.prompt)
-        tools = list(saved.tools) if saved else now
         question = asked(task, journal) or task.question or Question(task.order.message, task.order.message_cut)
-        said = first_words(task, saved, question, journal.notice() if saved is not None else "")
+        opening = opening_of(task, saved, journal, registry, question, live=sandbox is not None)
+        internal = task.order.internal or journal.internal() or (saved is not None and saved.internal)
+        if task.order.internal:
+            journal.record_internal()
+        base = saved
+        if saved is not None and (sandbox is None or saved.run == task.run):
+            base = before_it(saved, opening)
+        system, tools = (base.system_prompt, base.tools) if base else (opening.system, opening.tools)
         turns = JournaledTurns(
             model,
             registry,
@@ -238,25 +243,23 @@ class Worker:
             tool_defs=tools,
             generate=self._generate,
             worst_case=partial(self._doors.worst_case, name),
-            opening=beginning(task, saved, said, system, tools),
+            opening=opening,
             abort=abort,
         )
-        before = history(saved, model)
-        contents = [*before, model.make_user_content(said)]
-        result = run_agent_loop(turns, contents, self._budget(task, saved, name), progress=progress)
-        messages = model.to_canonical(result.contents)
-        if saved is not None and (sandbox is None or saved.run == task.run):
-            own = model.to_canonical(result.contents[len(before) :])
-            messages = up_to_its_end(task, saved, journal, own) or messages
+        contents = [*history(base, model), model.make_user_content(opening.said)]
+        result = run_agent_loop(turns, contents, self._budget(task, base, name), progress=progress)
+        messages = model.to_canonical(result.contents) if journal.begun() else []  # or nothing was said
+        if saved is not None and opening.base == task.run:  # saved, of an older version that kept no opening
+            messages = [dict(each) for each in saved.contents]
         return Conversation(
             result=result,
             messages=messages,
             system=system,
             tools=tools,
             transcript=_transcript(task, messages, result, limit=NOTE_LIMIT),
-            resumed_etag=saved.etag if saved else None,
+            resumed_etag=base.etag if base else None,
             cut=question.cut,
-            internal=task.order.internal or (saved is not None and saved.internal),
+            internal=internal,
         )
 
     def _budget(self, task: Task, saved: sessions.SavedSession | None, model: str) -> Budget:

@@ -93,27 +93,21 @@ class RunJournal:
         recorded = RecordedResponse(response, final, attempt, rejected or Paid())
         self._create(n, "response", records.response_record(recorded))
 
-    def results(self, n: int) -> list[dict[str, Any]] | None:
-        """The recorded tool results of turn n, in the order of its calls."""
+    def results(self, n: int, calls: int | None = None) -> list[dict[str, Any]] | None:
+        """The recorded tool results of turn n, in the order of its calls; Invalid where those are not as many."""
         record = self._read(n, "results")
-        if record is None:
-            return None
-        results = record.get("results")
-        if not isinstance(results, list):
-            raise Invalid(self._key(n, "results"), "this record cannot be read")
-        return results
+        return None if record is None else records.results_in(self._key(n, "results"), record, calls)
 
     def record_results(self, n: int, results: list[dict[str, Any]]) -> None:
         """Keep what turn n's tools returned."""
         self._create(n, "results", {"results": results})
 
-    def lost(self, n: int) -> Decimal:
-        """The worst case of turn n's calls that were in flight when a process died."""
-        answered = self.response(n)
+    def lost(self, n: int, answered: RecordedResponse | None) -> Decimal:
+        """The worst case of turn n's calls that were in flight when a process died; `answered` is its `response`."""
         attempts = range(1, self._attempts(n) + 1)
-        unanswered = [attempt for attempt in attempts if answered is None or attempt != answered.attempt]
-        intents = (self._read(n, _intent(attempt)) or {} for attempt in unanswered)
-        return sum((Decimal(intent.get("worst_case_usd", "0")) for intent in intents), Decimal(0))
+        kinds = [_intent(attempt) for attempt in attempts if answered is None or attempt != answered.attempt]
+        intents = [(self._key(n, kind), self._read(n, kind)) for kind in kinds]
+        return sum((records.worst_case_in(key, intent) for key, intent in intents if intent is not None), Decimal(0))
 
     def begun(self) -> bool:
         """Whether any call to the model was ever about to be made for this run."""
@@ -141,6 +135,19 @@ class RunJournal:
         prefix = f"{self._prefix}/next/"
         return [key.removeprefix(prefix) for key in self._patiently(lambda: self._store.list(prefix))]
 
+    def unreadable(self, n: int, error: Exception) -> Invalid:
+        """That the answer of turn n is nothing that its model can have said."""
+        return Invalid(self._key(n, "response"), f"this record cannot be read: {type(error).__name__}: {error}"[:500])
+
+    def internal(self) -> bool:
+        """Whether the run was ever internal."""
+        return "internal" in self._known()
+
+    def record_internal(self) -> None:
+        """Keep that it is, before anything is said in it: the configuration may change between two of its lives."""
+        if not self.internal():
+            self._keep("internal", b"what is said in this run is not for everybody\n")
+
     def notice(self) -> str:
         """What the model was told before the person's words; a recall must build the same history."""
         data = self._get("notice.md")
@@ -152,8 +159,8 @@ class RunJournal:
 
     def question(self) -> dict[str, Any] | None:
         """What the model is asked, where that is more than the run's own message; as `record_question` was given it."""
-        data = self._get("question.json")
-        return None if data is None else records.parsed(f"{self._prefix}/question.json", data)
+        data, key = self._get("question.json"), f"{self._prefix}/question.json"
+        return None if data is None else records.question_in(key, records.parsed(key, data))
 
     def record_question(self, question: Mapping[str, Any]) -> None:
         """Keep it, before the first turn; one that was kept already stands."""

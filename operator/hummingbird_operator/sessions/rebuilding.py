@@ -5,16 +5,17 @@ The same steps as the loop's, but nothing is bought, run or written here: turns 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hummingbird_ai.abort import Abort
 from hummingbird_ai.messages import Content, ModelAdapter, ToolCall
-from hummingbird_operator.errors import Aborted
+from hummingbird_operator.errors import Aborted, Invalid
 from hummingbird_operator.sessions.budget import WorstCase
 from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.outcomes import Outcome
-from hummingbird_operator.sessions.records import Opening, RecordedAnswer
+from hummingbird_operator.sessions.records import Opening, RecordedAnswer, RecordedResponse
 from hummingbird_operator.sessions.session import Conversation, SavedSession
 from hummingbird_operator.sessions.state import LoopResult, State
 from hummingbird_operator.sessions.turns import recalled, request_bytes
@@ -29,12 +30,17 @@ class Rebuilt:
 
 
 def rebuilt(
-    journal: RunJournal, opening: Opening, base: SavedSession | None, model: ModelAdapter, worst_case: WorstCase
+    journal: RunJournal,
+    opening: Opening,
+    base: SavedSession | None,
+    model: ModelAdapter,
+    worst_case: WorstCase,
+    abort: Abort | None = None,
 ) -> Rebuilt:
     """All that the journal holds of the run, behind `base`. Raises Invalid for what cannot be read, Unavailable.
 
     Calls without results get an error each, in the words of the run's recorded end: no provider takes a history
-    in which they stay open.
+    in which they stay open. `abort` ends it between two turns: Aborted.
     """
     before = base.restored_by(model.from_canonical) if base else []
     system, tools = (base.system_prompt, base.tools) if base else (opening.system, opening.tools)
@@ -42,13 +48,15 @@ def rebuilt(
     restored = base.tokens_for(opening.model) if base else 0
     state = State.begin(contents, request_bytes(system, tools), restored)
     ended = journal.answer()
-    _replay(state, journal, model, worst_case)
+    _replay(state, journal, model, worst_case, abort or Abort())
     if state.outcome is None:
         state.broken_off = state.pending is not None
         state.end(*_end(ended))
     result = state.result(_Responder(model))
+    messages = model.to_canonical(result.contents)
+    _check(messages, journal, model)
     conversation = Conversation(
-        contents=model.to_canonical(result.contents),
+        contents=messages,
         system_prompt=system,
         tools=tools,
         workflow=opening.workflow,
@@ -56,7 +64,7 @@ def rebuilt(
         run=journal.run,
         context_tokens=result.context_tokens,
         origin=opening.origin,
-        internal=opening.internal or (base is not None and base.internal),
+        internal=journal.internal() or (base is not None and base.internal),
     )
     return Rebuilt(conversation, result if ended is None else ended_as(result, ended))
 
@@ -71,20 +79,43 @@ class _Responder:
         return self.model.make_tool_responses(calls, results)
 
 
-def _replay(state: State, journal: RunJournal, model: ModelAdapter, worst_case: WorstCase) -> None:
+def _replay(state: State, journal: RunJournal, model: ModelAdapter, worst_case: WorstCase, abort: Abort) -> None:
     """Up to the loop's end, or to the first turn of which something is missing."""
     while state.outcome is None:
+        if abort.is_set():
+            raise Aborted(abort.reason or "Cancelled")
         n = state.iterations + 1
         recorded = journal.response(n)
         if recorded is None:
             return
-        state.cost_usd += journal.lost(n)
+        _check_answer(n, recorded, journal, model)
+        state.cost_usd += journal.lost(n, recorded)
         state.take(recalled(recorded, worst_case))
         if state.calls:
-            results = journal.results(n)
+            results = journal.results(n, len(state.calls))
             if results is None:
                 return
             state.add(_Responder(model), results)
+
+
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError)
+"""What an adapter raises for content that is not its own: it trusts what it made itself."""
+
+
+def _check_answer(n: int, recorded: RecordedResponse, journal: RunJournal, model: ModelAdapter) -> None:
+    """Before it is part of a session: one that nobody can read would end the conversation for good."""
+    content = recorded.response.raw_content
+    try:
+        model.from_canonical(model.to_canonical([content] if content is not None else []))
+    except _DAMAGED as error:
+        raise journal.unreadable(n, error) from error
+
+
+def _check(messages: Sequence[Mapping[str, Any]], journal: RunJournal, model: ModelAdapter) -> None:
+    try:
+        model.from_canonical(messages)
+    except _DAMAGED as error:
+        raise Invalid(f"runs/{journal.run}", f"its turns are no conversation: {error}") from error
 
 
 def _end(ended: RecordedAnswer | None) -> tuple[Outcome, str]:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from hummingbird_ai.messages import Content, ToolDef
 from hummingbird_operator.errors import Conflict, Invalid
 from hummingbird_operator.sessions.archive import ArchiveFailed
-from hummingbird_operator.sessions.records import Stored, StoredTool, tool_records
+from hummingbird_operator.sessions.records import Opening, Stored, StoredTool, tool_records
 from hummingbird_operator.sessions.store import BlobStore
 
 logger = logging.getLogger(__name__)
@@ -57,13 +57,6 @@ class Conversation:
     context_tokens: int
     origin: str = ""
     internal: bool = False
-
-    def resumable_by(self, *, workflow: str, origin: str) -> None:
-        """Raise Invalid if a run of that workflow and origin may not go on with this session."""
-        if workflow != self.workflow:
-            raise Invalid("spec.workflow", f"this session belongs to the workflow {self.workflow}, not to {workflow}")
-        if origin != self.origin:
-            raise Invalid("spec.session", "this session was made for another namespace or target")
 
 
 @dataclass(frozen=True)
@@ -121,6 +114,14 @@ class _Envelope(Stored):
     internal: bool = False
 
 
+def check_place(session: Conversation | Opening, *, workflow: str, origin: str) -> None:
+    """Raise Invalid if a run of that workflow and origin may not go on with this session."""
+    if workflow != session.workflow:
+        raise Invalid("spec.workflow", f"this session belongs to the workflow {session.workflow}, not to {workflow}")
+    if origin != session.origin:
+        raise Invalid("spec.session", "this session was made for another namespace or target")
+
+
 class SessionStore:
     """Sessions in a blob store. Raises Unavailable as the store does."""
 
@@ -150,9 +151,10 @@ class SessionStore:
         `archive` None, or one that raises ArchiveFailed, keeps the archive that is there, and the session says why;
         an Archive is there already and is this conversation's.
         `if_match` is the etag of the session that was resumed, None for a new one. Raises Conflict, before anything is
-        written if it can be seen then, when another run saved.
+        written if it can be seen then, when another run saved, and Invalid for what nobody could load.
         """
         context_key = _key(session_id, "context.json")
+        _parsed(context_key, _dumped(conversation, None, ""), "")
         current = self.load(session_id)
         if current is not None and current.run == conversation.run:
             return current

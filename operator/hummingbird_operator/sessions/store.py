@@ -1,7 +1,7 @@
 """What sessions and journals need of a store: named blobs with create-only writes and compare-and-swap.
 
 Keys are relative and made of plain segments: `sessions/<id>/{context.json,transcript.md,sandbox.tar.gz}`,
-`runs/<uid>/turns/0001.{intent,response,results}`, `runs/<uid>/{next/<uid>,notice.md,answer.json,answer.md}`.
+`runs/<uid>/turns/0001.{intent,response,results}`, `runs/<uid>/{next/<uid>,internal,notice.md,answer.json,answer.md}`.
 `hummingbird_operator.stores` implements this; `sessions.testing.MemoryStore` is the one for tests.
 """
 

@@ -111,7 +111,8 @@ class JournaledTurns:
 
     def recall(self, n: int) -> tuple[Decimal, Answer | None]:
         """What turn n's calls that died in flight may have cost, and its recorded answer, if there is one."""
-        lost, recorded = self._journal.lost(n), self._journal.response(n)
+        recorded = self._journal.response(n)
+        lost = self._journal.lost(n, recorded)
         if recorded is None:
             return lost, None
         return lost, recalled(recorded, self.worst_case)
@@ -141,7 +142,7 @@ class JournaledTurns:
 
     def act(self, n: int, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
         """The results of turn n's calls. A command that ran before a death is answered by the sandbox's own record."""
-        results = self._journal.results(n)
+        results = self._journal.results(n, len(calls))
         if results is not None:
             self._tools.never_reuse(results)
             return results

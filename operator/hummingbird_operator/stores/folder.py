@@ -81,7 +81,7 @@ class FolderStore:
         with self._described(prefix):
             found = [
                 str((Path(folder) / name).relative_to(self._root))
-                for folder, _, names in os.walk(base)
+                for folder, _, names in os.walk(base, onerror=_unless_gone)
                 for name in names
                 if not name.startswith(_HIDDEN)
             ]
@@ -154,3 +154,9 @@ class FolderStore:
             yield
         except OSError as error:
             raise Unavailable(SERVICE, f"{error.strerror or error} at {self._root}/{key}") from error
+
+
+def _unless_gone(error: OSError) -> None:
+    """A folder that cannot be listed is not an empty one."""
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hummingbird_ai.abort import Abort
 from hummingbird_ai.messages import Finish, ModelResponse, ToolCall, Usage
 from hummingbird_ai.testing import ScriptedModel
-from hummingbird_operator.agentruns.finishing import Finishing
+from hummingbird_operator.agentruns.finishing import MissingSaves
 from hummingbird_operator.agentruns.resuming import SessionNotSaved, resumed
 from hummingbird_operator.agentruns.tasks import Task, task_of
 from hummingbird_operator.errors import Invalid, Unavailable
@@ -46,7 +47,6 @@ def spoke(store: MemoryStore, number: int, *, base: int = 0, answered: bool = Tr
         workflow="analyze-failures",
         workflow_hash="h",
         origin=ORIGIN,
-        internal=False,
         model="scripted-model",
         base=uid(base) if base else "",
         said=f"question {number}",
@@ -77,8 +77,8 @@ def response(text: str, calls: tuple[ToolCall, ...] = ()) -> ModelResponse:
 
 def go_on(store: MemoryStore, asking: Task | None = None) -> SavedSession:
     sessions = SessionStore(store)
-    finishing = Finishing(store, sessions, Doors(MODEL), lambda text: text.replace(SECRET, "[gone]"))
-    found = resumed(asking or task(), sessions, store, finishing)
+    saves = MissingSaves(store, sessions, Doors(MODEL), lambda text: text.replace(SECRET, "[gone]"))
+    found = saves.resumed(asking or task(), Abort())
     assert found is not None
     return found
 

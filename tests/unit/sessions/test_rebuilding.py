@@ -41,7 +41,7 @@ from tests.unit.sessions.test_replay import live
 from tests.unit.sessions.test_replayed_requests import CALLS, RUN, SERVERS, Shell
 
 PLACE = "ns/group/app!42"
-HOW = Opening("why", "analyze", "0123", PLACE, internal=False, model="scripted-model", base="", said="hello")
+HOW = Opening("why", "analyze", "0123", PLACE, model="scripted-model", base="", said="hello")
 SCRIPTED = ScriptedModel(["never"])
 
 
@@ -202,10 +202,10 @@ STRANGE = st.text(st.characters(), max_size=20)
 
 
 @settings(max_examples=50, deadline=None)
-@given(STRANGE, STRANGE, st.booleans(), st.dictionaries(STRANGE, STRANGE | st.none() | st.integers()))
-def test_an_opening_comes_back_as_it_was(system: str, words: str, internal: bool, schema: Mapping[str, Any]) -> None:
+@given(STRANGE, STRANGE, st.integers(0), st.dictionaries(STRANGE, STRANGE | st.none() | st.integers()))
+def test_an_opening_comes_back_as_it_was(system: str, words: str, before: int, schema: Mapping[str, Any]) -> None:
     store = MemoryStore()
-    how = replace(HOW, system=system, said=words, internal=internal, tools=(ToolDef("a", words, schema),))
+    how = replace(HOW, system=system, said=words, before=before, tools=(ToolDef("a", words, schema),))
     journal = RunJournal(store, "u1")
     attempt = journal.intent(1, worst_case_usd=Decimal(1), model="m", opening=how)
     journal.record_response(1, said("yes"), attempt=attempt, final=False)
@@ -341,9 +341,8 @@ def test_providers_take_a_rebuilt_session_and_it_is_the_one_that_would_have_been
 
 def test_what_an_internal_run_left_is_internal(tmp_path: Path) -> None:
     run = opened(live(tmp_path, MemoryStore()))
-    assert run.opening is not None
-    run.opening = replace(run.opening, internal=True)
     run.start()
+    RunJournal(run.store, "u1").record_internal()
     made = again(run.store).conversation
     assert made.internal
     base = SessionStore(run.store).save("u1", made, transcript="", archive=None)

@@ -11,7 +11,7 @@ import pytest
 from hummingbird_ai.messages import ToolDef
 from hummingbird_operator.errors import Conflict, Invalid, LeadershipLost, Unavailable
 from hummingbird_operator.sessions.archive import ArchiveFailed
-from hummingbird_operator.sessions.session import Archive, Conversation, SavedSession, SessionStore
+from hummingbird_operator.sessions.session import Archive, Conversation, SavedSession, SessionStore, check_place
 from hummingbird_operator.sessions.testing import KillAt, Killed, MemoryStore
 
 TOOLS = (ToolDef("look", "Look.", {"type": "object", "properties": {"b": {}, "a": {}}}, notes="not kept"),)
@@ -178,11 +178,11 @@ def test_a_store_that_is_away_is_unavailable(sessions: SessionStore, store: Memo
 
 def test_a_session_goes_on_only_in_its_own_workflow_and_at_its_own_target(sessions: SessionStore) -> None:
     session = saved(sessions)
-    session.resumable_by(workflow="analyze-failures", origin="default/group/app!42")
+    check_place(session, workflow="analyze-failures", origin="default/group/app!42")
     with pytest.raises(Invalid, match=r"spec\.workflow: this session belongs to the workflow analyze-failures"):
-        session.resumable_by(workflow="review", origin="default/group/app!42")
+        check_place(session, workflow="review", origin="default/group/app!42")
     with pytest.raises(Invalid, match=r"spec\.session"):
-        session.resumable_by(workflow="analyze-failures", origin="default/group/app!43")
+        check_place(session, workflow="analyze-failures", origin="default/group/app!43")
 
 
 @pytest.mark.parametrize(
