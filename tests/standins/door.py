@@ -125,7 +125,7 @@ class Door:
                 self.accepted += 1
                 self._flows.add(flow)
                 self._threads.add(thread)
-            thread.start()
+                thread.start()  # within the lock: nobody may see, and join, one that has not begun
 
     def _serve(self, flow: _Flow) -> None:
         flow.run()
