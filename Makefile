@@ -58,7 +58,7 @@ coverage: $(VENV)/.ready ## Branches of what translates, stores, classifies and 
 	$(PYTHON) -m pytest tests/unit/hummingbird_ai -q -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-e2e: setup cluster-up ## Tests on a real API server, a real node, real pods
-	$(PYTHON) -m pytest tests/e2e -q -m "not alone" -n 3 --dist loadfile --no-loadscope-reorder
+	$(PYTHON) -m pytest tests/e2e -q -m "not alone" -n 4 --dist loadfile --no-loadscope-reorder
 	$(PYTHON) -m pytest tests/e2e -q -m alone
 
 endurance: setup cluster-up ## The long ones: 100 kills over 30 runs, each service away for a minute, an evening of 500 events
