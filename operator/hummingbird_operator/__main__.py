@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None, *, around: wiring.Around = wiring.as
                 return _webhook_setup(loaded, arguments)
             case "operator":
                 wiring.check(loaded, prompts)
+                wiring.apart(loaded, _namespace(arguments, os.environ))
             case "ingest":
                 serve.check(loaded, arguments.transport)
         _prepare(loaded, arguments.log_level)
@@ -158,7 +159,13 @@ def _options(arguments: argparse.Namespace, environ: Mapping[str, str]) -> leade
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hummingbird", description="LLM agents as Kubernetes objects.")
+    statuses = (
+        "exit status: 0 all is well, or an orderly end; 1 a hook is not right (webhook-setup); 2 a person must mend "
+        "what is said on stderr, starting again will not help (check, operator, ingest, webhook-setup)"
+    )
+    parser = argparse.ArgumentParser(
+        prog="hummingbird", description="LLM agents as Kubernetes objects.", epilog=statuses
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, default=Path("config.yaml"), help="configuration file (%(default)s)")

@@ -55,7 +55,9 @@ def not_yaml(error: yaml.YAMLError) -> str:
     """What is wrong and where, on one line; never the text around it, which may be a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
+        alias = "alias" in f"{error.problem} {error.context}"
+        hint = "; a text that begins with * must stand in quotes" if alias else ""
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}{hint}"
     if isinstance(error, yaml.reader.ReaderError):
         return f"character {error.position + 1}: {error.reason}"
     return "it cannot be parsed"
@@ -91,7 +93,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     if kind == "tuple_type":
         return _no_list(error)
     if kind in _SENTENCES:
-        return _SENTENCES[kind].format(**_details(error))
+        return _SENTENCES[kind].format(**_details(error)) + _instead(error)
     return error["msg"][:1].lower() + error["msg"][1:]
 
 
@@ -107,8 +109,18 @@ _SENTENCES = {
     "decimal_parsing": "must be a decimal number, not {value}",
     "enum": "must be one of {names}, not {value}",
     "literal_error": "must be one of {names}, not {value}",
+    "decimal_type": "must be a decimal number, not {value}",
+    "decimal_max_digits": "must have at most {max_digits} digits; it is {value}",
+    "decimal_max_places": "must have at most {decimal_places} decimal places; it is {value}",
+    "decimal_whole_digits": "must have at most {whole_digits} digits before the point; it is {value}",
+    "finite_number": "must be a decimal number, not {value}",
     "int_type": "must be a whole number without quotes, not {value}",
+    "int_parsing": "must be a whole number{unit}, not {value}",
+    "int_parsing_size": "must be a smaller number, not {value}",
+    "int_from_float": "must be a whole number{unit}, not {value}",
     "bool_type": "must be true or false, not {value}",
+    "bool_parsing": "must be true or false, not {value}",
+    "path_type": "must be a path, not {value}",
     "string_type": "must be a string, not {value}",
     "model_type": "must be an object, not {value}",
     "dict_type": "must be an object, not {value}",
@@ -122,7 +134,18 @@ def _details(error: ErrorDetails) -> dict[str, Any]:
     names = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
     secret = any(str(part) == "tokens" or str(part).endswith("_env") for part in error["loc"])
     value = _HIDDEN if secret else _shown(given)
-    return {**context, "names": names, "value": value, "length": len(given) if isinstance(given, str) else 0}
+    unit = " of seconds" if str(error["loc"][-1] if error["loc"] else "").endswith("seconds") else ""
+    length = len(given) if isinstance(given, str) else 0
+    return {**context, "names": names, "value": value, "length": length, "unit": unit}
+
+
+def _instead(error: ErrorDetails) -> str:
+    """What would be right where people leave out an object's braces."""
+    if error["type"] not in ("model_type", "dict_type"):
+        return ""
+    if error["loc"][-1:] == ("tokens",):
+        return "; such as {gitlab: NAME}, with the name of an environment variable"
+    return "; write {} where there is nothing to say" if error["input"] is None else ""
 
 
 def _no_list(error: ErrorDetails) -> str:

@@ -1,7 +1,7 @@
 """`config.yaml` as one frozen value. `__main__` reads it once and passes it down; nothing else reads the environment.
 
 Secrets are not in the file: it names the variable or the file that holds each. Files are read at use, so that a
-rotated Secret needs no restart. The sections and their keys are in `config.py`.
+rotated Secret needs no restart. The sections and their keys are in `config`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ class Settings:
     """When it was last said that a secret cannot be read, by monotonic seconds."""
 
     def secret(self, where: str, *, env: str | None, file: Path | None = None) -> str:
-        """The value of a secret, read now. Raises Invalid with what to set when it is missing or empty."""
+        """The value of a secret, read now. Raises Invalid with what to set when it is missing or empty.
+
+        `where` is the key of the variable; what is wrong with a file is told with the file's own key.
+        """
         if file is not None:
+            where = f"{where.removesuffix('_env')}_file" if where.endswith("_env") else where
             try:
                 value = file.read_text().strip()
             except OSError as error:

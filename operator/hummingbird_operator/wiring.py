@@ -102,6 +102,15 @@ def served(settings: Settings, workflows: Workflows) -> None:
         if backend not in SUPPORTED:
             where = f"workflows.{name}.sandbox" if workflow.entry.sandbox else "sandbox.backend"
             raise Invalid(where, f"{backend} is not served by this version; use {' or '.join(SUPPORTED)}")
+        if backend == "k8s" and not settings.config.sandbox.image:
+            raise Invalid("sandbox.image", f"name the image of the backend k8s, which workflow {name} uses")
+
+
+def apart(settings: Settings, namespace: str) -> None:
+    """Raise Invalid where sandboxes would share the namespace of the runs: what runs in them is not trusted."""
+    if settings.config.sandbox.namespace == namespace:
+        text = f"{namespace} is the namespace of the runs; sandboxes need one of their own"
+        raise Invalid("sandbox.namespace", text)
 
 
 def secrets(settings: Settings) -> list[str]:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hummingbird_operator import checking
+from hummingbird_operator.config import globs
 from hummingbird_operator.settings import Settings, load
 
 HOOK = "https://hummingbird.example.com/webhooks/gitlab"
@@ -76,6 +77,23 @@ WHERE = "workflows.look.trigger_rules"
             {"gitlab": None, "projects": None, "workflows": {"a": {"prompt": "l.md", "data_sources": {"gitlab": {}}}}},
             "gitlab: is absent, so workflows.a.data_sources.gitlab can do nothing",
         ),
+        (
+            rules("merge_request", {**DENY, "branch": "re*"}, {**ALLOW, "branch": "release/*"}, ALLOW),
+            f"{WHERE}[1]: is never reached",
+        ),
+        ({"projects": {"group/.*": {}}}, "projects.group/.*: group/.* looks like a regular expression"),
+        ({"projects": {"*": {}, "group/*": {"max_runs_per_mr": 1}}}, "projects.group/*: never counts, for * stands"),
+        (
+            {"projects": {"*/app": {}, "group/*": {"internal_notes": True}}},
+            "projects.group/*: internal_notes do not count where */app, which stands first, fits too",
+        ),
+        ({"ingest": {"webhook_url": HOOK}}, "gitlab.webhook_secret_env: names no secret, so nothing is taken"),
+        ({"ingest": {"webhook_url": HOOK.replace("https", "http")}}, "ingest.webhook_url: WITHOUT TLS anybody"),
+        (
+            {"limits": {"max_iterations": 5}, "workflows": {"look": {"prompt": "l.md", "max_iterations": 9}}},
+            "workflows.look.max_iterations: 9 counts as 5, limits.max_iterations",
+        ),
+        ({"models": {"default": "gemini-x", "regions": {"gemni-": "eu"}}}, "models.regions.gemni-: no model's name"),
         (gitlab(webhook_secret_env=["ONE", "ONE"]), "gitlab.webhook_secret_env: ONE stands twice"),
         (
             {"ingest": {"queue_url": "http://queue.internal/1/events"}},
@@ -121,15 +139,40 @@ def test_a_region_that_the_process_is_given_is_no_warning(tmp_path: Path) -> Non
     [
         ({"models": {"default": "gpt-9"}}, "models.default: 'gpt-9' is not a model"),
         ({"workflows": {"look": {"prompt": "l.md", "model": "gpt-9"}}}, "workflows.look.model: 'gpt-9' is not a model"),
+        (
+            {"ingest": {"webhook_url": HOOK.replace("//", "//me:word@")}},
+            "ingest.webhook_url: must hold no name and no password",
+        ),
+        (
+            {"projects": {"group/app": {}}, "workflows": {"a": {"prompt": "l.md", "data_sources": {"gitlab": {}}}}},
+            "projects.group/app.tokens: workflow a reads GitLab, and nothing names a read token: give {gitlab: NAME}",
+        ),
+        ({"sandbox": {"namespace": "runs"}}, "sandbox.namespace: runs is the namespace of the runs; sandboxes need"),
         (gitlab(webhook_secret_env=["GOOD", "HALF"]), "gitlab.webhook_secret_env (HALF): begins with whsec_ and is no"),
     ],
 )
 def test_what_nothing_works_with_is_a_fault_and_no_secret_is_shown(
     tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    [fault] = checking.faults(settings(tmp_path, {"GOOD": SIGNING, "HALF": "whsec_%%%"}, **changes))
+    environ = {"GOOD": SIGNING, "HALF": "whsec_%%%", "HUMMINGBIRD_NAMESPACE": "runs"}
+    [fault] = checking.faults(settings(tmp_path, environ, **changes))
     assert said in fault
     assert "%%%" not in fault
+    assert "The same request fails again" not in fault, "words for a call that was made"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"projects": {"group/app": {}, "group/lib": {"tokens": {"gitlab": "READ"}}}},
+        {"projects": {"group/*": {}, "group/lib": {"tokens": {"gitlab": "READ"}}}},
+        {"workflows": {"a": {"data_sources": {"gitlab": {"token_env": "READ"}}}}, "projects": {"group/app": {}}},
+    ],
+)
+def test_reading_with_a_token_from_either_place_is_no_fault(tmp_path: Path, changes: dict[str, Any]) -> None:
+    reads = {"prompt": "l.md", "data_sources": {"gitlab": {}}, "projects": ["group/lib"]}
+    workflows = {"a": {**reads, **changes.get("workflows", {}).get("a", {})}}
+    assert checking.faults(settings(tmp_path, **{**changes, "workflows": workflows})) == []
 
 
 @pytest.mark.parametrize(
@@ -162,9 +205,43 @@ def fitting(draw: st.DrawFn, path: str) -> str:
 def test_globs_that_share_a_path_overlap(data: st.DataObject, path: str) -> None:
     one, other = data.draw(fitting(path)), data.draw(fitting(path))
     assert fnmatch.fnmatchcase(path, one)
-    assert checking.overlap(one, other)
+    assert globs.overlap(one, other)
 
 
 @given(st.text("ab/", max_size=8), PIECES)
 def test_a_path_overlaps_with_the_globs_that_it_fits_and_no_others(path: str, glob: str) -> None:
-    assert checking.overlap(path, glob) == fnmatch.fnmatchcase(path, glob)
+    assert globs.overlap(path, glob) == fnmatch.fnmatchcase(path, glob)
+
+
+@given(PIECES, PIECES, st.text("abc/", max_size=8))
+def test_a_glob_that_covers_another_fits_all_that_the_other_fits(one: str, other: str, path: str) -> None:
+    if globs.covers(one, other) and fnmatch.fnmatchcase(path, other):
+        assert fnmatch.fnmatchcase(path, one)
+
+
+@given(st.data(), st.text("ab/", max_size=8))
+def test_a_glob_covers_the_path_that_it_fits_and_whatever_narrows_it(data: st.DataObject, path: str) -> None:
+    glob = data.draw(fitting(path))
+    assert globs.covers(glob, path)
+    assert globs.covers("*", glob)
+    assert globs.covers(f"*{glob}", glob)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "covered"),
+    [
+        ("*", "group/*", True),
+        ("group/*", "group/team/*", True),
+        ("group/*", "*", False),
+        ("?*", "*?", True),
+        ("*?", "*", False),
+        ("a?c", "a*c", False),
+        ("a[bc]", "ab", True),
+        ("a[bc]", "a[bc]", True),
+        ("a[bc]", "a[bd]", False),
+        ("a?", "a[bd]", True),
+        ("**", "*", True),
+    ],
+)
+def test_covering(one: str, other: str, covered: bool) -> None:
+    assert globs.covers(one, other) == covered

@@ -71,6 +71,7 @@ def test_check_names_every_missing_secret_and_without_secrets_only_warns(
             {"sandbox": {"backend": "podman"}},
             "sandbox.backend: podman is not served by this version; use k8spool or k8s",
         ),
+        ({"sandbox": {"backend": "k8s"}}, "sandbox.image: name the image of the backend k8s, which workflow look uses"),
         (
             {"workflows": {"look": {"prompt": "look.md", "data_sources": {"konflux": {}}}}},
             "workflows.look.data_sources.konflux: is not served by this version; gitlab is",
@@ -120,6 +121,21 @@ def test_a_check_for_one_process_needs_the_secrets_of_that_one_only(
     assert main([*check, "ingest-webhook"]) == 0
     assert main([*check, "operator"]) == 2
     assert "KEY" in capsys.readouterr().err
+
+
+def test_the_operator_does_not_start_with_sandboxes_among_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "secret-key")
+    path = write(tmp_path, sandbox={"namespace": "shared"})
+    assert main(["operator", "--config", path, "--namespace", "shared"]) == 2
+    assert "sandbox.namespace: shared is the namespace of the runs" in capsys.readouterr().err
+
+
+def test_the_help_tells_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "exit status: 0 all is well" in capsys.readouterr().out
 
 
 HOOK_URL = "https://hummingbird.example.com/webhooks/gitlab"

@@ -6,8 +6,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import yaml
 
-from hummingbird_operator.config import Project
+from hummingbird_operator.agentruns.resolve import SUPPORTED
+from hummingbird_operator.config import SERVED_BACKENDS, Project
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.settings import Settings, load
 
@@ -37,9 +39,31 @@ def test_the_smallest_file_gets_the_documented_defaults(tmp_path: Path) -> None:
         ("limits: {max_iteratons: 3}", "limits.max_iteratons: is not a field; did you mean max_iterations?"),
         ("limits: {max_iterations: 0}", "limits.max_iterations: must be more than 0, not 0"),
         ("limits: {max_cost_usd: cheap}", 'limits.max_cost_usd: must be a decimal number, not "cheap"'),
-        ("gitlab: {url: gitlab.example.com, token_env: T}", "gitlab.url: must match ^https?://"),
+        (
+            "gitlab: {url: gitlab.example.com, token_env: T}",
+            "gitlab.url: must be an address such as https://gitlab.example.com; it is",
+        ),
         ("gitlab: {url: https://gitlab.example.com}", "gitlab: give exactly one of token_env and token_file"),
-        ("sandbox: {backend: docker}", "sandbox.backend: must be one of"),
+        ("sandbox: {backend: docker}", 'sandbox.backend: must be one of k8spool, k8s; it is "docker"'),
+        (
+            "ingest: {queue_url: 'arn:aws:sqs:eu-central-1:1:q'}",
+            "ingest.queue_url: must be an address such as https://sqs.",
+        ),
+        ("limits: {run_timeout_seconds: 30m}", 'run_timeout_seconds: must be a whole number of seconds, not "30m"'),
+        ("limits: {max_attempts: 1.5}", "limits.max_attempts: must be a whole number, not 1.5"),
+        ("limits: {max_cost_usd: 1.23456}", "limits.max_cost_usd: must have at most 4 decimal places; it is 1.23456"),
+        ("models: {default: m, prices: {gemini-9: {input: '1'}}}", "models.prices.gemini-9: a price has input"),
+        ("workflows: {look: {prompt: look.txt}}", "workflows.look.prompt: must be a Markdown file such as"),
+        ("workflows: {Look: {prompt: look.md}}", "workflows.Look: must be a name such as review"),
+        ("sessions: {store: /var/lib}", "sessions.store: must be such as s3://bucket/prefix or file:///path; it is"),
+        (
+            "workflows: {look: {prompt: l.md, trigger_rules: [{action: deny, user: '@renovate'}]}}",
+            "workflows.look.trigger_rules[0].user: must be a user name without @, which no name has: renovate",
+        ),
+        (
+            "projects: {'*': {}, 'platform/*': {internal_notes: true}}",
+            "projects.platform/*: internal_notes would be lost and notes would be public, for * stands before it and",
+        ),
         (
             "projects: {group/app: {internal: true}}",
             "projects.group/app.internal: is not a field; did you mean internal_notes?",
@@ -54,7 +78,8 @@ def test_the_smallest_file_gets_the_documented_defaults(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_is_named_with_file_and_key(tmp_path: Path, change: str, said: str) -> None:
-    path = write(tmp_path, MINIMAL + change)
+    whole = yaml.safe_load(MINIMAL) | yaml.safe_load(change)
+    path = write(tmp_path, yaml.safe_dump(whole))
     with pytest.raises(Invalid) as caught:
         load(path, {})
     assert str(caught.value).startswith(f"{path}: ")
@@ -113,7 +138,16 @@ def test_a_name_that_only_resembles_a_secret_is_taken(tmp_path: Path, gitlab: st
         ("ingest: {topic_arns: 'arn:x'}", "ingest.topic_arns: must be a list: [arn:x]"),
         ("projects: {g/a: {internal_notes: 'yes'}}", 'projects.g/a.internal_notes: must be true or false, not "yes"'),
         ("projects: {g/a: {tokens: {jira: J}}}", "projects.g/a.tokens.jira: must be one of gitlab"),
-        ("x: [\n  *y", "is not YAML: line 6, column 3: found undefined alias 'y'"),
+        (
+            "projects: {g/a: {tokens: READ}}",
+            "projects.g/a.tokens: must be an object, not (value not shown); such as {gi",
+        ),
+        ("projects: {g/a: }", "projects.g/a: must be an object, not null; write {} where there is nothing to say"),
+        (
+            "x: [\n  *y",
+            "is not YAML: line 6, column 3: found undefined alias 'y'; a text that begins with * must stand",
+        ),
+        ("projects: {*/app: {}}", "a text that begins with * must stand in quotes"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_told_how_it_would_be_right(tmp_path: Path, text: str, said: str) -> None:
@@ -154,6 +188,23 @@ def test_a_missing_secret_names_the_variable_and_the_key(tmp_path: Path) -> None
     settings = load(write(tmp_path, MINIMAL), {"EMPTY": " "})
     with pytest.raises(Invalid, match=r"gitlab\.token_env: the environment variable EMPTY is not set or empty"):
         settings.secret("gitlab.token_env", env="EMPTY")
+
+
+def test_what_is_wrong_with_a_file_is_told_with_the_file_s_own_key(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, MINIMAL), {})
+    with pytest.raises(Invalid, match=r"^gitlab\.token_file: cannot read .*absent: No such file"):
+        settings.secret("gitlab.token_env", env=None, file=tmp_path / "absent")
+
+
+def test_a_narrower_glob_before_a_wider_one_keeps_its_own_settings(tmp_path: Path) -> None:
+    text = MINIMAL + "projects: {'group/open-*': {}, 'group/*': {internal_notes: true}, '*': {}}"
+    config = load(write(tmp_path, text), {}).config
+    found = [config.project(path) for path in ("group/open-source", "group/app", "other/app")]
+    assert [one.internal_notes for one in found if one] == [False, True, False]
+
+
+def test_the_kinds_of_sandbox_that_a_wrong_one_is_told_are_those_that_are_served() -> None:
+    assert set(SERVED_BACKENDS) == set(SUPPORTED)
 
 
 def test_a_secret_file_is_read_at_each_use_so_that_a_rotation_needs_no_restart(tmp_path: Path) -> None:

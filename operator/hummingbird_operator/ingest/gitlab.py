@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SEEN = "eyes"
 """The reaction on a comment that the bot has taken up."""
-NO = "x"
+NOT_NOW = "x"
 """The reaction on a comment that gets no answer of its own: one too many, or denied once more."""
 WAITING = 20
 """Runs of one session that may wait; the operator drops the oldest one above it."""
@@ -218,11 +218,11 @@ class Desk:
             return Outcome(Reason.DUPLICATE, runs=(before["metadata"]["name"],))
         most = self._router.most_an_hour
         if await self._intake.asked_lately(run) >= most:
-            await self._acknowledge(comment, NO)
+            await self._acknowledge(comment, NOT_NOW)
             return Outcome(Reason.LOOP_BUDGET, f"{most} within an hour")
         there = await self._intake.create(run)
         self.heard(comment.origin.project, comment.discussion)
-        await self._acknowledge(comment, SEEN if there is None or _answers(there, comment) else NO)
+        await self._acknowledge(comment, SEEN if there is None or _answers(there, comment) else NOT_NOW)
         session = run["spec"].get("session")
         # said with the reply's first delivery only: later ones know nothing of the queue as it was
         if session and there is None and await self._intake.waiting(session) > WAITING:

@@ -10,37 +10,44 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hummingbird_operator.problems import env_name, secret_path
+from hummingbird_operator.config import coherence
+from hummingbird_operator.config.values import (
+    HOOK_PATH,
+    SERVED_BACKENDS,
+    BackendName,
+    EnvName,
+    GitLabUrl,
+    HookUrl,
+    HttpUrl,
+    Money,
+    Positive,
+    ProjectGlob,
+    PromptPath,
+    QueueUrl,
+    SecretFile,
+    StoreUrl,
+    UserGlob,
+    WorkflowName,
+)
 
-HOOK_PATH = "/webhooks/gitlab"
-"""Where `ingest webhook` takes events."""
-
-Positive = Annotated[int, Field(gt=0)]
-Money = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=4)]
-EnvName = Annotated[str, BeforeValidator(env_name)]
-SecretFile = Annotated[Path, BeforeValidator(secret_path)]
-HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/[^\s]*)?$")]
-BackendName = Literal["podman", "k8s", "k8spool", "kubevirt", "kubevirtpool"]
-
-
-def _no_api(url: str) -> str:
-    if "/api/v4" in url:
-        raise ValueError(f"is the address of the API; give that of GitLab itself: {url.partition('/api/v4')[0]}")
-    return url
-
-
-def _hook_path(url: str) -> str:
-    if not url.endswith(HOOK_PATH):
-        raise ValueError(f"must end with {HOOK_PATH}: nothing is taken at another path")
-    return url
-
-
-def _no_address(project: str) -> str:
-    if "://" in project or project.startswith(("/", "git@")) or project.endswith((".git", "/")):
-        raise ValueError("must be a path such as group/app, or a glob such as group/*, and no address")
-    return project
+__all__ = [
+    "HOOK_PATH",
+    "SERVED_BACKENDS",
+    "Config",
+    "DataSource",
+    "GitLab",
+    "Ingest",
+    "Limits",
+    "Models",
+    "Project",
+    "Sandbox",
+    "Section",
+    "Sessions",
+    "TriggerRule",
+    "WorkflowEntry",
+]
 
 
 class Section(BaseModel):
@@ -52,7 +59,7 @@ class Section(BaseModel):
 class GitLab(Section):
     """The forge and the one token that may write notes."""
 
-    url: Annotated[HttpUrl, AfterValidator(_no_api)]
+    url: GitLabUrl
     """Base address of the GitLab instance."""
     token_env: EnvName | None = None
     """Environment variable with the bot's token (scope `api`, role Developer): it writes notes and goes to no tool."""
@@ -102,7 +109,7 @@ class Models(Section):
 class Sessions(Section):
     """Where sessions and journals lie."""
 
-    store: str = Field(pattern=r"^(s3://[^/\s]+(/[^\s]*)?|file:///[^\s]*)$")
+    store: StoreUrl
     """`s3://bucket/prefix` or `file:///path`."""
     s3_endpoint: HttpUrl | None = None
     """Address of an S3-compatible service other than AWS."""
@@ -164,7 +171,7 @@ class Project(Section):
 class Ingest(Section):
     """How events come in. Not read by the operator itself."""
 
-    queue_url: HttpUrl | None = None
+    queue_url: QueueUrl | None = None
     """SQS queue that `ingest sqs` reads, and that `ingest webhook` hands an event to while the API server is away."""
     sqs_endpoint: HttpUrl | None = None
     """Address of an SQS-compatible service other than AWS."""
@@ -176,7 +183,7 @@ class Ingest(Section):
     """Events that one process handles at once."""
     visibility_seconds: Annotated[int, Field(ge=30, le=43_200)] = 120
     """How long a received message is hidden from others; renewed at a third of it for as long as it is held."""
-    webhook_url: Annotated[HttpUrl, AfterValidator(_hook_path)] | None = None
+    webhook_url: HookUrl | None = None
     """Public address of `POST /webhooks/gitlab`: `webhook-setup` writes it, replay knows our hook by it."""
 
 
@@ -187,7 +194,7 @@ class TriggerRule(Section):
     """The verdict: allow or deny."""
     status: str | None = None
     """Glob on a pipeline's status; without one a rule means `failed`. One that names it fits no merge request event."""
-    user: str | None = None
+    user: UserGlob | None = None
     """Glob on the name of the person who acted."""
     branch: str | None = None
     """Glob on the source branch."""
@@ -215,7 +222,7 @@ class WorkflowEntry(Section):
 
     description: str = Field(default="", max_length=200)
     """One line for `/hummingbird help`."""
-    prompt: str = Field(pattern=r"^[^\s].*\.md$")
+    prompt: PromptPath
     """Markdown file, relative to the configuration file; used verbatim."""
     action: Literal["pipeline", "merge_request", "manual"] = "manual"
     """What starts it without being asked: pipeline, merge_request, or manual (nothing)."""
@@ -248,32 +255,15 @@ class Config(Section):
     """The sandbox of runs that name none."""
     ingest: Ingest = Ingest()
     """How events come in."""
-    projects: dict[Annotated[str, AfterValidator(_no_address)], Project] = {}
+    projects: dict[ProjectGlob, Project] = {}
     """Allow list: a target outside of it is refused."""
-    workflows: dict[Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")], WorkflowEntry]
+    workflows: dict[WorkflowName, WorkflowEntry]
     """Workflows by name (a DNS label of at most 40 characters; `help` is taken)."""
 
     @model_validator(mode="after")
     def _coherent(self) -> Config:
-        if "help" in self.workflows:
-            raise ValueError("workflows.help: the name is taken by the help command")
-        writer = self.gitlab.token_env if self.gitlab else None
-        readers = {
-            f"projects.{name}.tokens.{source}": env
-            for name, p in self.projects.items()
-            for source, env in p.tokens.items()
-        }
-        readers |= {
-            f"workflows.{name}.data_sources.{source}.token_env": entry.token_env
-            for name, workflow in self.workflows.items()
-            for source, entry in workflow.data_sources.items()
-            if entry.token_env
-        }
-        for where, env in readers.items():
-            if env == writer:
-                raise ValueError(
-                    f"{where}: {env} is the token that writes notes; a data source gets a read token of its own"
-                )
+        for problem in coherence.problems(self):
+            raise ValueError(problem)
         return self
 
     def project(self, path: str) -> Project | None:
