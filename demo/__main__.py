@@ -109,7 +109,7 @@ def _play(stage: Stage, proof: Evidence, *, scripted: bool) -> str:
             gitlab = stack.enter_context(GitLabStandIn(fixture(proof)))
             model = stack.enter_context(GeminiServer(analyst, api_key=MODEL_KEY)) if scripted else None
             operator = start(stage, stack, gitlab, model.url if model else "")
-            acting = Play(stage, gitlab, operator)
+            acting = Play(stage, gitlab, operator, scripted=scripted)
             acting.all()
             show(stage, acting, scripted=scripted)
     except TROUBLE as error:

@@ -14,7 +14,7 @@ from demo import threads
 from demo.evidence import PIPELINE
 from demo.stage import ROOT, Operator, Stage
 from demo.threads import Said
-from demo.words import quoted, say
+from demo.words import SCRIPTED_COSTS, quoted, say
 from tests.standins.gitlab import GitLabStandIn
 
 APP, IID = "group/app", 42
@@ -40,11 +40,15 @@ class Play:
     stage: Stage
     gitlab: GitLabStandIn
     operator: Operator
+    scripted: bool = False
+    """No model answers, so what a run costs nobody pays."""
     act: str = ""
     """What is going on now, for a message about its failure."""
     thread: str = ""
     """The discussion that Alice began."""
     session: str = ""
+    shown: list[Said] = field(default_factory=list)
+    """Notes that were printed whole."""
     spent: list[float] = field(default_factory=list)
     """US dollars of each run, by our price table."""
 
@@ -70,6 +74,7 @@ class Play:
         self._expect([note.author for note in notes] == [BOT], f"one note of {BOT}", notes)
         self._expect(bool(notes[0].words) and not notes[0].internal, "a public note with words in it", notes)
         print(threads.page(f"{APP}!{IID}", notes), end="")
+        self.shown = notes
 
     def a_developer_asks(self) -> None:
         """A command in a comment: the answer stands in its thread."""
@@ -106,7 +111,7 @@ class Play:
             raise Unexpected("a guest's words reached the model")
         self.denied()
         say("the thread as people read it:")
-        print(threads.page(f"{APP}!{IID}", self._in_thread()), end="")
+        print(threads.page(f"{APP}!{IID}", threads.shortened(self._in_thread(), self.shown)), end="")
 
     def denied(self) -> None:
         """Look that the thread ends with Gwen's words and nothing but a denial."""
@@ -156,6 +161,8 @@ class Play:
         while True:
             run = self.stage.get("agentrun", name)
             turns = self._turns(name)
+            if self.scripted and turns and not (told or self.spent):
+                say(SCRIPTED_COSTS)
             for turn in turns[told:]:
                 print(f"  {turn}", flush=True)
             told = len(turns)

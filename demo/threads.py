@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tests.standins.gitlab import GitLabStandIn
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_BLOCK = re.compile(r"^```[^\n]*\n.*?^```$", re.DOTALL | re.MULTILINE)
+_KEPT = 3
 _FOLD = re.compile(r"<details><summary>(?P<summary>.*?)</summary>|</details>", re.DOTALL)
 
 
@@ -69,6 +71,19 @@ def visible(body: str) -> str:
 def page(title: str, said: Sequence[Said]) -> str:
     """The whole merge request's conversation."""
     return "\n".join([f"── {title}", *(one.text() for one in said), ""])
+
+
+def shortened(said: Sequence[Said], before: Sequence[Said]) -> list[Said]:
+    """The notes, each code block of several lines that stood in the earlier ones as well cut to its first and last."""
+    known = {block for one in before for block in _BLOCK.findall(one.words)}
+    return [replace(one, words=_BLOCK.sub(lambda found: _cut(found[0], known), one.words)) for one in said]
+
+
+def _cut(block: str, known: Collection[str]) -> str:
+    fence, *lines, end = block.splitlines()
+    if block not in known or len(lines) <= _KEPT:
+        return block
+    return "\n".join([fence, lines[0], f"… {len(lines) - 2} lines, as above …", lines[-1], end])
 
 
 def _unfolded(text: str) -> Iterator[str]:

@@ -18,6 +18,8 @@ SCRIPT = (
     "looking is fixed; what it finds comes from real commands in the sandbox"
 )
 
+SCRIPTED_COSTS = "a script is the model: the costs that are shown are what a real one would cost, and nobody pays them"
+
 
 def say(text: str) -> None:
     """One line of progress."""

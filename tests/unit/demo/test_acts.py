@@ -78,6 +78,17 @@ def test_a_run_that_was_skipped_or_left_no_note_is_no_success(played: Play, caps
     assert "  turn 1: stop\n" in capsys.readouterr().out
 
 
+def test_before_the_first_cost_of_a_script_it_is_said_that_nobody_pays_it(
+    played: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played.scripted = True
+    for _ in range(2):
+        by_hand(played, status="True", reason="Completed")
+    said = capsys.readouterr().out
+    assert said.count("nobody pays them") == 1
+    assert said.index("nobody pays them") < said.index("turn 1")
+
+
 def test_an_operator_that_dies_is_told_with_the_end_of_its_log(played: Play) -> None:
     played.operator.process.kill()
     played.operator.process.wait()

@@ -29,6 +29,16 @@ def test_a_fold_in_a_fold_is_not_seen_at_all_and_what_stands_behind_is() -> None
     assert threads.visible("one </details> two") == "one </details> two"
 
 
+def test_a_traceback_that_was_shown_is_shortened_the_second_time_and_what_is_new_is_not() -> None:
+    def said(words: str) -> threads.Said:
+        return threads.Said(1, "d", "bot", words, (), reply=False, internal=False, resolved=False)
+
+    block, new = "```text\nFAIL\n one\n two\nERROR\n```", "```text\nFAIL\n three\n four\nERROR\n```"
+    (short,) = threads.shortened([said(f"Again.\n\n{block}\n\n{new}")], [said(f"It broke.\n\n{block}")])
+    assert short.words == f"Again.\n\n```text\nFAIL\n… 2 lines, as above …\nERROR\n```\n\n{new}"
+    assert threads.shortened([said(block)], []) == [said(block)]
+
+
 def test_replies_stand_indented_below_what_they_answer_with_their_reactions() -> None:
     with GitLabStandIn(sample_fixture()) as gitlab:
         first = gitlab.people.comments("group/app", 42, "alice", "Why?")
