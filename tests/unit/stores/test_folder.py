@@ -42,6 +42,14 @@ def test_a_writer_that_died_leaves_nothing_that_is_listed(tmp_path: Path) -> Non
     assert store.list("runs/") == ["runs/u/answer.md"]
 
 
+def test_what_cannot_be_listed_is_not_empty(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.put("runs/u", b"x")
+    assert store.list("runs/nobody/next/") == []
+    with pytest.raises(Unavailable, match=r"runs/u/next/"):
+        store.list("runs/u/next/")
+
+
 def test_of_two_processes_that_swap_over_the_same_etag_exactly_one_wins(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     etag = store.put("a", b"0")
