@@ -93,6 +93,7 @@ WHERE = "workflows.look.trigger_rules"
             {"limits": {"max_iterations": 5}, "workflows": {"look": {"prompt": "l.md", "max_iterations": 9}}},
             "workflows.look.max_iterations: 9 counts as 5, limits.max_iterations",
         ),
+        ({"sandbox": {"namespace": "hummingbird"}}, "sandbox.namespace: hummingbird is that of the runs, unless"),
         ({"models": {"default": "gemini-x", "regions": {"gemni-": "eu"}}}, "models.regions.gemni-: no model's name"),
         (gitlab(webhook_secret_env=["ONE", "ONE"]), "gitlab.webhook_secret_env: ONE stands twice"),
         (

@@ -14,6 +14,8 @@ from hummingbird_operator.ingest.sqs import queue
 from hummingbird_operator.settings import Settings
 
 _AWS_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_RUNS = "hummingbird"
+"""Namespace of the runs where neither the command line nor the environment names one."""
 _FAMILIES = ("gemini-", "claude-")
 _LOOKS = "{} looks like a regular expression; it is a glob, such as group/*"
 
@@ -22,6 +24,8 @@ def warnings(settings: Settings) -> list[str]:
     """A sentence for all that is allowed and can never do what it was written for."""
     config = settings.config
     found = [*_without_gitlab(config), *_projects(config), *_lost(config), *_ingest(settings), *_models(config)]
+    if config.sandbox.namespace == _RUNS and not settings.environ.get("HUMMINGBIRD_NAMESPACE"):
+        found.append(f"sandbox.namespace: {_RUNS} is that of the runs, unless --namespace names another one")
     for name, entry in config.workflows.items():
         found += of_rules(f"workflows.{name}.trigger_rules", entry)
         most = config.limits.max_iterations
