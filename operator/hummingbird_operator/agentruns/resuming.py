@@ -84,8 +84,11 @@ def allowed(task: Task, saved: SavedSession | None, store: BlobStore) -> SavedSe
 
 
 def _missing(session: str, store: BlobStore) -> SessionLost:
-    if RunJournal(store, session).begun():  # a session has the uid of the run that began it
-        return SessionNotSaved(f"the session {session} was never saved; start a new run")
+    journal = RunJournal(store, session)  # a session has the uid of the run that began it
+    if journal.answered():
+        return SessionNotSaved("it was not saved, and its journal does not tell enough; start a new run")
+    if journal.begun():
+        return SessionNotSaved("no model had answered in it when its run ended; start a new run")
     if store.get(_unbegun(session)) is not None:
         return SessionNotSaved("its run ended before it asked a model")
     return SessionNotFound(f"there is no session {session} (any more); start a new run")
