@@ -40,7 +40,7 @@ class Shortages:
 
     def known(self, pool: str, history: History) -> History:
         """The pool's history, with what claims met where that was later."""
-        until, problem = self._pools.get(pool, (self._now(), ""))
-        if until <= (history.quota_until or self._now()):
+        met = self._pools.get(pool)
+        if met is None or (history.quota_until is not None and met[0] <= history.quota_until):
             return history
-        return replace(history, quota_until=until, quota_problem=problem)
+        return replace(history, quota_until=met[0], quota_problem=met[1])

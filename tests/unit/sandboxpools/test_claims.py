@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,9 +13,12 @@ from hummingbird_operator.api import labels
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, SandboxLost, Unavailable
 from hummingbird_operator.kube.client import NETWORK_POLICIES, NODES, PODS, SANDBOX_POOLS, QuotaExceeded, Resource
 from hummingbird_operator.sandboxpools import objects
+from hummingbird_operator.sandboxpools.claiming import Wish
 from hummingbird_operator.sandboxpools.claims import Member
+from hummingbird_operator.sandboxpools.decide import History
 from hummingbird_operator.sandboxpools.facts import NoPool
-from tests.unit.sandboxpools.world import NAMESPACE, World, pool_body, status
+from hummingbird_operator.sandboxpools.shortages import Shortages
+from tests.unit.sandboxpools.world import NAMESPACE, START, World, pool_body, status
 
 RUN, OTHER = "11111111-aaaa-4444-8888-000000000001", "22222222-bbbb-4444-8888-000000000002"
 TEMPLATE = pool_body()["spec"]["pod"]["template"]
@@ -252,6 +257,18 @@ async def test_a_quota_that_a_cold_start_met_is_told_no_longer_than_it_is_met() 
     world.later(16)
     await world.reconciler.reconcile("default")
     assert world.condition("Degraded")["status"] == "False"
+
+
+def test_a_pool_without_a_cold_start_that_met_a_quota_has_the_history_that_it_had() -> None:
+    """Also while the clock goes on between two looks at it, and when its own quota is long over."""
+    moments = (START + timedelta(seconds=number) for number in itertools.count(60))
+    shortages = Shortages(lambda: next(moments))
+    for history in (History(), History(quota_until=START, quota_problem="exceeded quota")):
+        assert shortages.known("default", history) == history
+    shortages.met(Wish(RUN, "", "default", 60, replacement=False), "exceeded quota: q")
+    assert shortages.known("default", History(quota_until=START)).quota_problem == "exceeded quota: q"
+    shortages.over("default")
+    assert shortages.known("default", History()) == History()
 
 
 async def test_the_pool_s_own_maximum_is_no_quota() -> None:
