@@ -42,6 +42,7 @@ class RawNote(_Answer):
     updated_at: Text = ""
     resolvable: Flag = False
     resolved: Flag = False
+    resolved_at: Text = ""
 
 
 class RawAccount(Person):
@@ -54,6 +55,9 @@ class RawAward(_Answer):
     """A reaction."""
 
     id: int
+    name: Text = ""
+    user: Person | None = None
+    created_at: Text = ""
 
 
 class RawDiscussion(_Answer):

@@ -38,10 +38,10 @@ class _Session(OneHostSession):
     """
 
     def __init__(
-        self, url: str, token: Token, timeout: tuple[float, float], check: Callable[[], None], most: int
+        self, url: str, token: Token, timeout: tuple[float, float], check: Callable[[], None], most: int, turns: Turns
     ) -> None:
         super().__init__(url, token, timeout)
-        self.turns = Turns()
+        self.turns = turns
         self._check = check
         self._most = most
 
@@ -82,9 +82,10 @@ class Connection:
         timeout: tuple[float, float],
         check: Callable[[], None],
         most: int = ANSWER_BYTES,
+        turns: Turns | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        self._session = _Session(self.url, token, timeout, check, most)
+        self._session = _Session(self.url, token, timeout, check, most, turns or Turns())
         self.turns = self._session.turns
         verify = ca or True
         self.read = gitlab.Gitlab(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from hummingbird_operator.delivery.answers import RawMergeRequest, RawNote, RawPipeline, RawUser, read
-from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
+from hummingbird_operator.delivery.awards import Awards, edited, when
+from hummingbird_operator.delivery.reading import merge_request_path, project_path
 from hummingbird_operator.errors import NotFound
 from hummingbird_operator.forges.members import NO_ACCESS, Membership
 from hummingbird_operator.forges.merge_requests import GENERATED_REF
@@ -50,7 +51,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Said:
-    """A note as it is now. Times are GitLab's texts; `edited`: it was changed since it was written, or resolved."""
+    """A note as it is now. Times are GitLab's texts; `edited`: its words were changed since, see `awards.edited`."""
 
     id: int
     author_id: int | None
@@ -62,7 +63,7 @@ class Said:
     project_id: int | None = None
 
 
-class Lookups(Reader):
+class Lookups(Awards):
     """Reads only."""
 
     def head(self, project: str, iid: int) -> MergeRequestHead:
@@ -86,6 +87,8 @@ class Lookups(Reader):
         """One note, whoever wrote it. Raises NotFound."""
         path = f"{merge_request_path(project, iid)}/notes/{note_id}"
         raw = read(RawNote, self._get(path, f"note {note_id} on {project}!{iid}"))
+        moved = [] if raw.updated_at == raw.created_at else self.awards(project, iid, note_id)
+        others = [when(raw.resolved_at), *(award.at for award in moved)]
         return Said(
             id=raw.id,
             author_id=raw.author.id if raw.author else None,
@@ -93,7 +96,7 @@ class Lookups(Reader):
             internal=raw.internal or raw.confidential,
             body=raw.body,
             created_at=raw.created_at,
-            edited=raw.updated_at != raw.created_at,
+            edited=raw.updated_at != raw.created_at and edited(when(raw.created_at), when(raw.updated_at), others),
             project_id=raw.project_id,
         )
 

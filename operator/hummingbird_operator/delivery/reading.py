@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from hummingbird_operator.delivery.answers import Person, RawAccount, read
-from hummingbird_operator.delivery.bounded import ANSWER_BYTES
+from hummingbird_operator.delivery.bounded import ANSWER_BYTES, Turns
 from hummingbird_operator.delivery.connection import READ_RETRIES, Connection, translated
 from hummingbird_operator.errors import Invalid, Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE, Token
@@ -19,7 +19,7 @@ class Reader:
     """One GitLab, seen by the bot.
 
     `now` is asked for the time when a membership's end is looked at; `most` is the bytes of an answer, above which
-    TooLarge is raised.
+    TooLarge is raised; `turns` may be those of another reader, so that both hold one large answer between them.
     """
 
     def __init__(
@@ -32,8 +32,10 @@ class Reader:
         check: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         most: int = ANSWER_BYTES,
+        turns: Turns | None = None,
     ) -> None:
-        self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check, most=most)
+        self.turns = turns or Turns()
+        self._connection = Connection(url, token, ca=ca, timeout=timeout, check=check, most=most, turns=self.turns)
         self._now = now
         self._token: Callable[[], str] = (lambda: token) if isinstance(token, str) else token
         self._account: tuple[str, RawAccount] | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from hummingbird_operator.delivery import markers
 from hummingbird_operator.delivery.answers import RawDiscussion, RawNote, read
+from hummingbird_operator.delivery.awards import when
 from hummingbird_operator.delivery.connection import translated
 from hummingbird_operator.delivery.reading import Reader, discussion_path, merge_request_path
 from hummingbird_operator.errors import Invalid
@@ -31,7 +33,8 @@ class ThreadNote:
 class Thread:
     """A thread, or a plain note alone in one; `notes` by id. It is `internal` as its first note is.
 
-    `resolved`: it can be resolved, and all of it is.
+    `resolved`: it can be resolved, and all of it is. `touched`: when somebody last wrote in it, resolved it or opened
+    it again; None where GitLab does not say it.
     """
 
     discussion: str
@@ -39,6 +42,7 @@ class Thread:
     resolvable: bool
     resolved: bool
     notes: tuple[ThreadNote, ...]
+    touched: datetime | None = None
 
 
 class Threads(Reader):
@@ -95,7 +99,14 @@ def _thread(raw: RawDiscussion, bot: int) -> Thread:
         resolvable=bool(resolvable),
         resolved=bool(resolvable) and all(note.resolved for note in resolvable),
         notes=tuple(_note(note, bot) for note in ordered),
+        touched=_touched(ordered),
     )
+
+
+def _touched(notes: Sequence[RawNote]) -> datetime | None:
+    """Who opens a thread again moves `updated_at` of its notes; of the later ones a reaction moves it as often."""
+    moments = [when(note.created_at) for note in notes] + [when(note.updated_at) for note in notes[:1]]
+    return max(filter(None, moments), default=None)
 
 
 def _note(raw: RawNote, bot: int) -> ThreadNote:

@@ -86,8 +86,15 @@ class Desk:
 
     async def proposed(self, event: Proposed) -> Outcome:
         """One run for each workflow that is to look at the merge request."""
-        parts = (event.origin.iid, event.sha, event.updated_at)
-        return await self._start([runs.automatic(event.origin, name, event.sha, *parts) for name in event.workflows])
+        parts = (event.origin.iid, event.sha)
+        orders = [runs.automatic(event.origin, name, event.sha, *parts, event.updated_at) for name in event.workflows]
+        caught = [runs.automatic(event.origin, name, event.sha, *parts, runs.NO_MOMENT) for name in event.workflows]
+        if event.updated_at != runs.NO_MOMENT:  # its webhook, late: the commit may have been found in the lists
+            pairs = zip(orders, caught, strict=True)
+            orders = [run for run, other in pairs if await self._intake.there(other) is None]
+        if not orders:
+            return Outcome(Reason.DUPLICATE, runs=tuple(run["metadata"]["name"] for run in caught))
+        return await self._start(orders)
 
     async def ended(self, event: Ended) -> Outcome:
         """A pipeline's end: threads are resolved after a success, then one run for each workflow that wants it."""

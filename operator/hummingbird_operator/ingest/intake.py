@@ -52,7 +52,7 @@ class Intake:
                 await self._kube.create(AGENT_RUNS, self._namespace, run)
                 return None
             except AlreadyExists:
-                found = await self._found(run)
+                found = await self.there(run)
             except (NotFound, Forbidden) as error:
                 raise Barred(SERVICE, f"it takes no AgentRun in {self._namespace}: {error}") from error
             except Unavailable as error:
@@ -105,7 +105,7 @@ class Intake:
         except (NotFound, Conflict, Invalid) as error:
             raise Unavailable(SERVICE, f"it lists no AgentRuns in {self._namespace}: {error}") from error
 
-    async def _found(self, run: Object) -> Object | None:
+    async def there(self, run: Object) -> Object | None:
         """The run that stands there already; None when it is gone again. Raises NameTaken."""
         name = run["metadata"]["name"]
         try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hummingbird_operator.errors import Invalid, NotFound
 from hummingbird_operator.forges.merge_requests import GENERATED_REF
+from hummingbird_operator.ingest.hooks.moments import moment
 from hummingbird_operator.ingest.payloads import BadPayload
 from hummingbird_operator.ingest.route import Ended, Router
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from hummingbird_operator.ingest.forge import Forge
 
 _log = logging.getLogger(__name__)
+_SECOND = timedelta(seconds=1)
+"""A webhook says no part of a second."""
 
 
 class Pipelines:
@@ -31,6 +35,8 @@ class Pipelines:
     async def resolve(self, event: Ended) -> tuple[int, Invalid | None]:
         """Resolve what the bot began about pipelines: how many it were, and why others were refused.
 
+        An event may come late: what somebody wrote in, or opened again, after the pipeline's end stays as it is.
+
         A thread that is gone needs it no more. A refusal does not keep runs from being made.
         """
         place, count, refusal = (event.origin.project, event.origin.iid), 0, None
@@ -38,7 +44,10 @@ class Pipelines:
             threads = await self._ask(self._forge.bot_threads, *place)
         except Invalid as error:
             return 0, error
-        for thread in filter(self._settled_by_success, threads):
+        ended = moment(event.finished_at)
+        for thread in filter(self._resolved_by_success, threads):
+            if ended and thread.touched and thread.touched > ended + _SECOND:
+                continue
             try:
                 await self._ask(self._forge.resolve, *place, thread.discussion)
                 count += 1
@@ -80,7 +89,7 @@ class Pipelines:
         _same_project(event, pipeline.project_id)
         return pipeline
 
-    def _settled_by_success(self, thread: Thread) -> bool:
+    def _resolved_by_success(self, thread: Thread) -> bool:
         marker = thread.notes[0].marker if thread.notes else None
         return thread.resolvable and not thread.resolved and bool(marker and self._router.answers_pipelines(marker.wf))
 

@@ -23,6 +23,9 @@ TTL_SECONDS = 1_296_000
 HELP = "help"
 """The workflow of fixed answers; no real one can have the name."""
 
+NO_MOMENT = ""
+"""Stands in the key of a merge request's run where a webhook says when it changed: GitLab's lists do not say that."""
+
 _WORD_CHARACTERS = 200
 _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Refused or mangled by API servers, models or terminals: controls but tab and line feed, halves of characters."""
@@ -45,6 +48,32 @@ class Origin:
     def key(self, *parts: object) -> str:
         """The content key: `gitlab:<host>:<project id>:<event>:…`."""
         return ":".join(map(str, ("gitlab", self.host, self.project_id, self.event, *parts)))
+
+
+@dataclass(frozen=True)
+class Key:
+    """A content key, read back. `parts` are those of the event, the workflow's name the last one."""
+
+    event: str
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Key | None:
+        """None for what is no key of GitLab's."""
+        source, *fields = text.split(":")
+        return cls(fields[2], tuple(fields[3:])) if source == "gitlab" and len(fields) > 3 else None
+
+    def commit(self) -> tuple[int, str] | None:
+        """Merge request and commit of a merge request's own event."""
+        if self.event != "merge_request" or len(self.parts) < 2 or not self.parts[0].isdigit():
+            return None
+        return int(self.parts[0]), self.parts[1]
+
+    def end(self) -> tuple[int, str, str] | None:
+        """Pipeline, status and moment of a pipeline's end."""
+        if self.event != "pipeline" or len(self.parts) < 4 or not self.parts[0].isdigit():
+            return None
+        return int(self.parts[0]), self.parts[1], ":".join(self.parts[2:-1])
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class _Process:
     handler: Handler
     kube: Kube
     namespace: str
+    forge: Notes
 
     async def look(self) -> None:
         """A look at the AgentRuns that lists none. Raises Invalid where a CRD or the Role is missing."""
@@ -111,8 +112,9 @@ async def serve_webhook(settings: Settings, workflows: Workflows, options: Optio
     async with contextlib.AsyncExitStack() as stack:
         process = await stack.enter_async_context(_process(settings, workflows, options, gitlab))
         queue = stack.enter_context(_handing_over(config))
-        seen = Seen(process.kube, options.namespace, workflows)
-        replay = stack.enter_context(replaying(settings, process.handler, seen, process.registry))
+        seen = Seen(process.kube, options.namespace, workflows, process.forge.bot_id)
+        missed = replaying(settings, process.handler, seen, process.registry, process.forge.turns)
+        replay = stack.enter_context(missed)
         webhook = Webhook(
             process.handler,
             settings.webhook_secrets,
@@ -179,7 +181,7 @@ async def _process(
             try:
                 metrics = IngestMetrics.on(registry)
                 handler = Handler(settings.config, workflows, forge, kube, options.namespace, metrics, threads)
-                yield _Process(registry, state, stop, handler, kube, options.namespace)
+                yield _Process(registry, state, stop, handler, kube, options.namespace, forge)
             finally:
                 await kube.close()
 

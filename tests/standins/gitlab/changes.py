@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from tests.standins.gitlab import payloads
-from tests.standins.gitlab.records import MergeRequest, Note, Project, User, new_discussion_id
+from tests.standins.gitlab.records import MergeRequest, Note, Project, User, new_discussion_id, timestamp
 from tests.standins.gitlab.state import State
 from tests.standins.gitlab.wire import ApiError
 
@@ -133,7 +134,8 @@ class Changes:
         self.merge_request.before = dict(self.fields)
         self.fields["sha"] = sha
         self.fields["diff_refs"] = {**(self.fields["diff_refs"] or {}), "head_sha": sha}
-        version = {"id": number, "head_commit_sha": sha, "created_at": self.state.now(), "state": "collected"}
+        made = timestamp(self.state.clock() - timedelta(seconds=1))  # before the merge request says that it changed
+        version = {"id": number, "head_commit_sha": sha, "created_at": made, "state": "collected"}
         refs = self.fields["diff_refs"]
         version |= {"base_commit_sha": refs.get("base_sha"), "start_commit_sha": refs.get("start_sha")}
         self.merge_request.versions.insert(0, version | {"merge_request_id": self.fields["id"]})

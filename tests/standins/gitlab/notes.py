@@ -65,9 +65,9 @@ class Handler:
             case ("GET", "award_emoji"):
                 return paged(self.request, note.emoji, self.state.count_limit)
             case ("POST", "award_emoji"):
-                return self.award(note.emoji)
+                return self.award(note.emoji, note)
             case ("DELETE", "award_emoji", award_id):
-                return self.withdraw(note.emoji, award_id)
+                return self.withdraw(note, award_id)
         raise ApiError(405, {"error": "405 Not Allowed"})
 
     def in_discussion(self, discussion_id: str, deeper: tuple[str, ...]) -> Response:
@@ -249,9 +249,10 @@ class Handler:
         if self.project.level(self.user) < MAY_RESOLVE and author != self.user.id:
             raise ApiError(403, {"message": "403 Forbidden"})
         resolved, already = flag(self.request.body["resolved"]), self.all_resolved()
+        now = self.state.now()
         for note in notes:
-            note.resolved = resolved
-            note.resolved_by, note.resolved_at = (self.user, self.state.now()) if resolved else (None, None)
+            note.resolved, note.updated_at = resolved, now
+            note.resolved_by, note.resolved_at = (self.user, now) if resolved else (None, None)
         if self.all_resolved() and not already:
             self.changes.threads_resolved()
         if self.request.segments[-2] == "notes":
@@ -261,20 +262,25 @@ class Handler:
     def all_resolved(self) -> bool:
         return all(note.resolved for note in self.merge_request.notes.values() if note.resolvable)
 
-    def award(self, emoji: list[dict[str, Any]]) -> Response:
+    def award(self, emoji: list[dict[str, Any]], note: Note | None = None) -> Response:
+        """One on a note moves its `updated_at` (`AwardEmoji#expire_cache`)."""
         name = self.request.body.get("name")
         if not name:
             raise ApiError(400, {"error": "name is missing"})
         if any(award["name"] == name and award["user"]["id"] == self.user.id for award in emoji):
             raise not_found("Award Emoji Name has already been taken")
-        award = {"id": self.state.next_id(), "name": name, "user": self.user.public()}
-        emoji.append(award)
+        now = self.state.now()
+        award = {"id": self.state.next_id(), "name": name, "user": self.user.public(), "created_at": now}
+        emoji.append(award | {"updated_at": now})
+        if note is not None:
+            note.updated_at = now
         return as_json(award, 201)
 
-    def withdraw(self, emoji: list[dict[str, Any]], award_id: str) -> Response:
-        for award in emoji:
+    def withdraw(self, note: Note, award_id: str) -> Response:
+        for award in note.emoji:
             if str(award["id"]) == award_id and award["user"]["id"] == self.user.id:
-                emoji.remove(award)
+                note.emoji.remove(award)
+                note.updated_at = self.state.now()
                 return Response(204)
         raise not_found("Award Emoji")
 

@@ -192,6 +192,24 @@ def test_a_note_is_told_with_who_wrote_it_where_and_whether_it_was_edited(gitlab
         notes.said(*WHERE, 999_999)
 
 
+def test_a_reaction_and_a_thread_that_is_resolved_are_no_edit_and_cost_a_request_only_then(
+    gitlab: GitLabStandIn, notes: Notes
+) -> None:
+    moments = iter(range(10_000))
+    gitlab.state.clock = lambda: datetime(2030, 1, 10, tzinfo=UTC) + timedelta(minutes=next(moments))
+    plain = gitlab.people.comments(*WHERE, "alice", "one")
+    before = len(gitlab.calls)
+    assert not notes.said(*WHERE, plain.id).edited
+    assert len(gitlab.calls) == before + 1
+    gitlab.people.reacts(*WHERE, "reader", plain.id, "thumbsup")
+    assert not notes.said(*WHERE, plain.id).edited
+    gitlab.people.edits(*WHERE, "alice", plain.id, "two")
+    assert notes.said(*WHERE, plain.id).edited
+    thread = gitlab.people.starts(*WHERE, "alice", "three")
+    gitlab.people.resolves(*WHERE, "alice", thread.discussion_id)
+    assert not notes.said(*WHERE, thread.id).edited
+
+
 @pytest.mark.parametrize(
     ("address", "host"),
     [("https://Git.example.com/bot", "git.example.com"), (None, ""), ("https://[", ""), ("no address", "")],

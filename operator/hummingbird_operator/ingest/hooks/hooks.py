@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
@@ -41,6 +40,11 @@ TESTS = ("merge_requests_events", "push_events")
 """Tests that start nothing: GitLab's test of a merge request has no action, and pushes are none of our events."""
 PAGE = 10
 """Deliveries of a page: each may hold 25 MB, though hardly one holds one."""
+MOST_ROWS = 20
+"""GitLab gives no larger page of them."""
+SUCCESS = ("2", "3")
+NOTHING_TO_SEND = "Ensure "
+"""GitLab's words for a project that has nothing of that kind."""
 
 
 class Hook(BaseModel):
@@ -73,6 +77,15 @@ class Hook(BaseModel):
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One delivery that was tried, by its id, which grows: many may have one moment."""
+
+    id: int
+    at: datetime
+    went_well: bool
+
+
+@dataclass(frozen=True)
 class Delivery:
     """One delivery that failed: its id in GitLab's list, the event's name, its JSON object, its Idempotency-Key."""
 
@@ -84,6 +97,13 @@ class Delivery:
     """GitLab's row has another shape: what was sent cannot be known."""
     at: datetime | None = None
     """When GitLab tried it."""
+    refused: bool = False
+    """It ended in 4xx: its sender was not believed, and no replay handles it."""
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """Of it what tells when the hook was disabled; None where the row does not say that."""
+        return Attempt(self.id, self.at, went_well=False) if self.id and self.at else None
 
     @property
     def oversize(self) -> bool:
@@ -135,27 +155,30 @@ class Hooks(Reader):
             try:
                 with self._about(name):
                     self._connection.write.http_post(f"{self._place(name)}/{hook.id}/test/{trigger}")
-            except Invalid:
-                if last:
+            except Invalid as error:
+                if last or NOTHING_TO_SEND not in str(error):  # each test that fails makes GitLab wait longer
                     raise
             else:
                 return
 
     def failed(self, name: str, hook_id: int) -> Iterator[Delivery]:
-        """Deliveries that ended in 5xx or without an answer, newest first, page by page."""
-        for raw in self._events(name, hook_id, "server_failure"):
-            if _failed(raw):
+        """Deliveries that ended in 4xx, in 5xx or without an answer, newest first, page by page."""
+        for raw in self._events(name, hook_id, "client_failure,server_failure", PAGE):
+            if not _status(raw).startswith(SUCCESS):
                 yield _delivery(raw)
 
-    def refused(self, name: str, hook_id: int) -> list[datetime]:
-        """When deliveries ended in 4xx, the newest ones: a secret may have been wrong."""
-        rows = islice(self._events(name, hook_id, "client_failure"), PAGE)
-        return [when for raw in rows if _status(raw).startswith("4") and (when := moment(raw.get("created_at")))]
+    def succeeded(self, name: str, hook_id: int) -> Iterator[Attempt]:
+        """Deliveries that went well, newest first."""
+        for raw in self._events(name, hook_id, "successful", MOST_ROWS):
+            found = _delivery(raw).attempt
+            if found is not None and _status(raw).startswith(SUCCESS):
+                yield Attempt(found.id, found.at, went_well=True)
 
-    def _events(self, name: str, hook_id: int, status: str) -> Iterator[Mapping[str, Any]]:
+    def _events(self, name: str, hook_id: int, status: str, page: int) -> Iterator[Mapping[str, Any]]:
+        """Also from a GitLab that knows no filter, which gives them all."""
         with self._about(name):
             path = f"{self._place(name)}/{hook_id}/events"
-            yield from self._list(path, f"deliveries of {name}", page=PAGE, query={"status": status})
+            yield from self._list(path, f"deliveries of {name}", page=page, query={"status": status})
 
 
 class GroupHooks(Hooks):
@@ -199,11 +222,6 @@ def _hook(raw: object) -> Hook | None:
         return None
 
 
-def _failed(raw: object) -> bool:
-    """Also from a GitLab that knows no filter, which gives them all."""
-    return not _status(raw).startswith(("2", "3", "4"))
-
-
 def _status(raw: object) -> str:
     return str(raw.get("response_status")) if isinstance(raw, Mapping) else "None"
 
@@ -212,8 +230,10 @@ def _delivery(raw: object) -> Delivery:
     """A row of the list of deliveries: one of another shape is a delivery as well, and holds back no other."""
     row: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
     number, sent, given = row.get("id"), row.get("request_data"), row.get("request_headers")
-    when = moment(row.get("created_at"))
+    when, refused = moment(row.get("created_at")), _status(raw).startswith("4")
     if not isinstance(number, int) or not isinstance(sent, Mapping):
-        return Delivery(number if isinstance(number, int) else 0, "", {}, "", unreadable=True, at=when)
+        known = number if isinstance(number, int) else 0
+        return Delivery(known, "", {}, "", unreadable=True, at=when, refused=refused)
     headers = {str(name).lower(): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
-    return Delivery(number, headers.get("x-gitlab-event", ""), sent, headers.get("idempotency-key", ""), at=when)
+    kind, key = headers.get("x-gitlab-event", ""), headers.get("idempotency-key", "")
+    return Delivery(number, kind, sent, key, at=when, refused=refused)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from hummingbird_operator.ingest.hooks.hooks import Delivery, Hook
-from hummingbird_operator.ingest.missed.lists import Home
+from hummingbird_operator.ingest.hooks.hooks import Attempt, Delivery, Hook
 
 MOST = 100
 """Projects behind globs: each costs some requests an hour."""
+LISTED = 300
+"""Projects that are read to find them."""
 _HOUR = timedelta(hours=1)
 _GLOB = re.compile(r"[*?\[]")
 
@@ -24,10 +25,10 @@ class Deliveries(Protocol):
         """All hooks of a project or group."""
 
     def failed(self, name: str, hook_id: int) -> Iterator[Delivery]:
-        """Newest first."""
+        """What got a 4xx, a 5xx or no answer, newest first."""
 
-    def refused(self, name: str, hook_id: int) -> Sequence[datetime]:
-        """When deliveries were refused (4xx)."""
+    def succeeded(self, name: str, hook_id: int) -> Iterator[Attempt]:
+        """What got a 2xx, newest first."""
 
     def enable(self, name: str, hook: Hook) -> None:
         """End what GitLab did to a hook after failures."""
@@ -52,8 +53,8 @@ class Place:
 class Projects(Protocol):
     """What is asked of GitLab: `lists.Lists`."""
 
-    def projects(self, since: datetime) -> Iterable[Home]:
-        """Where the token is a Maintainer, the busiest first."""
+    def projects(self, since: datetime) -> Iterable[str]:
+        """The paths of those where the token is a Maintainer, the busiest first."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class Globs:
     admits: Callable[[str], bool]
 
     def found(self, since: datetime) -> tuple[list[str], bool]:
-        """The projects in which anything happened since, and whether there are more. Raises what GitLab refuses."""
+        """The projects in which anything happened since, and whether there may be more. Raises what GitLab refuses."""
         found: list[str] = []
-        for home in self.listed.projects(since - _HOUR):
-            if self.admits(home.path_with_namespace):
-                if len(found) >= MOST:
-                    return found, True
-                found.append(home.path_with_namespace)
+        for number, path in enumerate(self.listed.projects(since - _HOUR)):
+            if number >= LISTED or len(found) >= MOST:
+                return found, True
+            if self.admits(path):
+                found.append(path)
         return found, False
 
 

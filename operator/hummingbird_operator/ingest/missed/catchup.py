@@ -19,23 +19,29 @@ from typing import Any, TypeVar
 
 import prometheus_client
 
+from hummingbird_operator.delivery.awards import edited
 from hummingbird_operator.errors import HummingbirdError, NotFound, Unavailable
 from hummingbird_operator.forges.merge_requests import SHUT
 from hummingbird_operator.ingest import commands
 from hummingbird_operator.ingest.event import Event
+from hummingbird_operator.ingest.gitlab import NOT_NOW, SEEN
 from hummingbird_operator.ingest.hooks.moments import hook_time
 from hummingbird_operator.ingest.missed import rebuilt, seen
 from hummingbird_operator.ingest.missed.handing import Result, hand_in
-from hummingbird_operator.ingest.missed.lists import Change, Home, Lists, Piped, Words
-from hummingbird_operator.ingest.missed.patience import Patience
+from hummingbird_operator.ingest.missed.lists import Lists, MergeRequest, Note, Pipeline, Project
+from hummingbird_operator.ingest.missed.patience import ASIDE_SECONDS, Patience
 from hummingbird_operator.ingest.route import ENDED
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
+Row = TypeVar("Row", MergeRequest, Pipeline)
 
-SETTLED = timedelta(seconds=30)
-"""A younger push is left to its webhook, if there is one: two events of it would make two runs. The next look sees."""
+YOUNG = timedelta(seconds=30)
+"""A younger push is left to its webhook, if there is one."""
 LEFT_OUT = "left_out"
+MARKS = frozenset({SEEN, NOT_NOW, "white_check_mark"})
+"""The bot's own reactions: on a comment with one of them it has done what was to be done."""
+SYSTEM_CHARACTERS, ASKED_CHARACTERS = 200, 4000
+"""Of a note that are held: enough for its first line. What it says is asked of GitLab again before anything is made."""
 _TOO_OFTEN = 3
 """Merge requests that fail one after another, though nothing is away, before the project waits."""
 _REF = re.compile(r"refs/merge-requests/(\d+)/(?:head|merge|train)")
@@ -49,7 +55,7 @@ class Bounds:
     """Merge requests."""
     notes: int = 300
     """Notes of one of them."""
-    threaded: int = 2000
+    threaded: int = 1000
     """Notes of one of them, read from its oldest thread on, to find the threads of its comments."""
     pipelines: int = 200
 
@@ -64,25 +70,41 @@ class Left(Flag):
     """What could not be read or handled, though GitLab and the API server answer."""
 
 
+@dataclass(frozen=True)
+class Found:
+    """What came of a look; `newest` is when the last thing happened that the lists had."""
+
+    left: Left
+    newest: datetime | None
+
+
 @dataclass
 class _Look:
     """One look into one project."""
 
-    home: Home
+    project: Project
     since: datetime
+    until: datetime | None
     actions: frozenset[str]
+    bot: int
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     left: Left = Left.NOTHING
     failing: int = 0
+    newest: datetime | None = None
 
     @property
     def path(self) -> str:
         """The project's."""
-        return self.home.path_with_namespace
+        return self.project.path_with_namespace
 
-    def count(self, event: str, result: str) -> None:
-        """One more event of that kind that ended so."""
-        self.counts[event, result] += 1
+    def holds(self, when: datetime | None) -> bool:
+        """Whether a moment is in the window; of one that is not known nothing is handed in."""
+        return when is not None and self.since <= when and (self.until is None or when <= self.until)
+
+    def count(self, event: str, result: str, times: int = 1) -> None:
+        """More events of that kind that ended so."""
+        if times:
+            self.counts[event, result] += times
         self.left |= Left.FAILED if result == Result.PUT_OFF else Left.NOTHING
 
     def summary(self) -> str:
@@ -100,37 +122,40 @@ class Catchup:
     patience: Patience
     registry: prometheus_client.CollectorRegistry = field(default_factory=prometheus_client.CollectorRegistry)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    settled: timedelta = SETTLED
+    young: timedelta = YOUNG
     bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         name, text = "hummingbird_ingest_caught_up", "Events found in GitLab's lists, since no webhook may have come"
         self._counter = prometheus_client.Counter(name, text, ["event", "result"], registry=self.registry)
 
-    async def project(self, name: str, since: datetime) -> Left:
-        """Hand in what happened since; what of it needs another look.
+    async def project(self, name: str, since: datetime, until: datetime | None = None) -> Found:
+        """Hand in what happened between the two; what of it needs another look.
 
         Raises Unavailable (look again later) and what else GitLab says of the project.
         """
-        home = await self.patience.ask(self.lists.home, name)
-        look = _Look(home, since, self.known.actions(home.path_with_namespace))
+        project = await self.patience.ask(self.lists.project, name)
+        bot = await self.patience.ask(self.known.bot_id)
+        look = _Look(project, since, until, self.known.actions(project.path_with_namespace), bot)
         try:
-            changes = await self._some("merge_request", look, lambda: self.lists.changes(look.path, since))
-            for change in changes:
-                await self._guarded(look, f"{look.path}!{change.iid}", self._change(look, change))
+            requests = await self._some("merge_request", look, lambda: self.lists.merge_requests(look.path, since))
+            for request in requests:
+                await self._guarded(look, f"{look.path}!{request.iid}", self._merge_request(look, request))
             if "pipeline" in look.actions:
-                await self._pipelines(look, {change.iid: change for change in changes})
+                await self._pipelines(look, {request.iid: request for request in requests})
         finally:
+            look.count("merge_request", LEFT_OUT, self.lists.dropped())
             for (event, result), count in look.counts.items():
                 self._counter.labels(event, result).inc(count)
-            text = "what GitLab may not have sent of %s since %s was looked for: %s"
+            text = "what GitLab did not send of %s since %s was looked for: %s"
             logger.info(text, look.path, hook_time(since), look.summary())
-        return look.left
+        return Found(look.left, look.newest)
 
-    async def _some(self, event: str, look: _Look, listed: Callable[[], Iterator[T]]) -> list[T]:
+    async def _some(self, event: str, look: _Look, listed: Callable[[], Iterator[Row]]) -> list[Row]:
         """As many rows as are looked at; that there are more is said."""
         most = self.bounds.pipelines if event == "pipeline" else self.bounds.changes
-        found = await self.patience.ask(lambda: list(islice(listed(), most + 1)))
+        found: list[Row] = await self.patience.ask(lambda: list(islice(listed(), most + 1)))
+        look.newest = max(filter(None, (look.newest, *(row.updated_at for row in found))), default=None)
         if len(found) > most:
             look.count(event, LEFT_OUT)
             logger.warning("more than %d of %s changed: what the older ones missed is left out", most, look.path)
@@ -145,7 +170,7 @@ class Catchup:
         except Unavailable as error:
             look.left, look.failing = look.left | Left.FAILED, look.failing + 1
             logger.warning("what %s missed is looked for again later: %s", what, error)
-            if look.failing >= _TOO_OFTEN:
+            if look.failing >= _TOO_OFTEN or (error.retry_after or 0) > ASIDE_SECONDS:
                 raise
         except HummingbirdError as error:
             look.count("merge_request", LEFT_OUT)
@@ -153,85 +178,103 @@ class Catchup:
         else:
             look.failing = 0
 
-    async def _change(self, look: _Look, change: Change) -> None:
-        notes = await self._notes(look, change)
-        if (
-            "merge_request" in look.actions
-            and change.state not in SHUT
-            and not (change.draft or change.work_in_progress)
-        ):
-            await self._proposed(look, change, notes)
+    async def _merge_request(self, look: _Look, request: MergeRequest) -> None:
+        notes = await self._notes(look, request)
+        if "merge_request" in look.actions and request.state not in SHUT and not request.draft:
+            await self._proposed(look, request, notes)
         asking = [note for note in reversed(notes) if rebuilt.asks(note)]
         if asking:
-            await self._asked(look, change, asking)
+            await self._asked(look, request, asking)
 
-    async def _notes(self, look: _Look, change: Change) -> list[Words]:
-        """Those since, newest first."""
+    async def _notes(self, look: _Look, request: MergeRequest) -> list[Note]:
+        """Those of the window that ask for something and GitLab's own, newest first, cut to what is read of them."""
 
-        def read() -> tuple[list[Words], bool]:
-            found: list[Words] = []
-            for note in self.lists.notes(look.path, change.iid):
-                if note.created_at and note.created_at < look.since:
-                    return found, False
-                if len(found) >= self.bounds.notes:
-                    return found, True
-                found.append(note)
+        def read() -> tuple[list[Note], bool]:
+            found: list[Note] = []
+            with self.lists.turns.scope():
+                for count, note in enumerate(self.lists.notes(look.path, request.iid)):
+                    if note.created_at and note.created_at < look.since:
+                        return found, False
+                    if count >= self.bounds.notes:
+                        return found, True
+                    if look.holds(note.created_at) and (note.system or rebuilt.asks(note)):
+                        most = SYSTEM_CHARACTERS if note.system else ASKED_CHARACTERS
+                        found.append(note.model_copy(update={"body": note.body[:most]}))
             return found, False
 
         found, more = await self.patience.ask(read)
         if more:
             look.count("note", LEFT_OUT)
-            logger.warning(
-                "%s!%d has more than %d new notes: older ones are left out", look.path, change.iid, len(found)
-            )
+            text = "%s!%d has more than %d new notes: older ones are left out"
+            logger.warning(text, look.path, request.iid, self.bounds.notes)
         return found
 
-    async def _proposed(self, look: _Look, change: Change, notes: list[Words]) -> None:
-        versions = await self.patience.ask(lambda: list(islice(self.lists.versions(look.path, change.iid), 1)))
-        what = rebuilt.news(change, versions, notes, look.since)
+    async def _proposed(self, look: _Look, request: MergeRequest, notes: list[Note]) -> None:
+        listed = self.lists.versions
+        versions = await self.patience.ask(lambda: list(islice(listed(look.path, request.iid), 1)))
+        what = rebuilt.news(request, versions, notes, look.since, look.until)
         if what is None:
             return
-        if self.now() - what.at < self.settled:
+        if self.now() - what.at < self.young:
             look.left |= Left.YOUNG
             return
-        keys = await self.patience.until_done(lambda: self.known.keys(look.path, change.iid))
-        if not seen.looked_at(keys, change.iid, change.sha, hook_time(what.at)):
-            await self._hand(look, rebuilt.merge_request(look.home, change, what), f"{look.path}!{change.iid}")
+        keys = await self.patience.until_done(lambda: self.known.keys(look.path, request.iid))
+        if not seen.looked_at(keys, request.iid, request.sha):
+            await self._hand(look, rebuilt.merge_request(look.project, request, what), f"{look.path}!{request.iid}")
 
-    async def _asked(self, look: _Look, change: Change, notes: list[Words]) -> None:
+    async def _asked(self, look: _Look, request: MergeRequest, notes: list[Note]) -> None:
         """Comments, oldest first. One that was edited since is left out: nobody knows what it said at first."""
-        listed = self.bounds.threaded
-        threads = await self.patience.ask(lambda: dict(islice(self.lists.threads(look.path, change.iid), listed)))
-        for note in notes:
-            what = f"note {note.id} of {look.path}!{change.iid}"
-            if note.updated_at != note.created_at or note.author is None:
-                look.count("note", LEFT_OUT)
-                logger.info("%s was edited since it was written, and starts nothing", what)
-            elif note.id not in threads and commands.parse(note.body) is None:
+        new = [note for note in notes if await self._is_new(look, request, note)]
+        if not new:
+            return
+        listed, place = self.bounds.threaded, (look.path, request.iid)
+
+        def read() -> dict[int, str]:
+            wanted = {note.id for note in new}
+            with self.lists.turns.scope():
+                return {one: where for one, where in islice(self.lists.threads(*place), listed) if one in wanted}
+
+        threads = await self.patience.ask(read)
+        for note in new:
+            what = f"note {note.id} of {look.path}!{request.iid}"
+            if note.id not in threads and commands.parse(note.body) is None:
                 look.count("note", LEFT_OUT)
                 logger.warning("%s is left out: its thread is not among the first %d notes", what, listed)
             else:
-                await self._hand(look, rebuilt.note(look.home, change, note, threads.get(note.id)), what)
+                await self._hand(look, rebuilt.note(look.project, request, note, threads.get(note.id)), what)
 
-    async def _pipelines(self, look: _Look, changes: dict[int, Change]) -> None:
+    async def _is_new(self, look: _Look, request: MergeRequest, note: Note) -> bool:
+        if note.author is None or note.author.id == look.bot:
+            return False
+        awards = await self.patience.ask(self.lists.awards, look.path, request.iid, note.id)
+        if any(award.by == look.bot and award.name in MARKS for award in awards):
+            look.count("note", Result.NOTHING)
+            return False
+        if edited(note.created_at, note.updated_at, [note.resolved_at, *(award.at for award in awards)]):
+            look.count("note", LEFT_OUT)
+            logger.info("note %d of %s!%d was edited, and starts nothing", note.id, look.path, request.iid)
+            return False
+        return True
+
+    async def _pipelines(self, look: _Look, requests: dict[int, MergeRequest]) -> None:
         """The last one of each merge request, if it ended: an older one says nothing of the merge request as it is."""
         rows = await self._some("pipeline", look, lambda: self.lists.pipelines(look.path, look.since))
-        last: dict[int, Piped] = {}
+        last: dict[int, Pipeline] = {}
         for row in sorted(rows, key=lambda one: -one.id):
             ref = _REF.fullmatch(row.ref)
             if ref and row.source == "merge_request_event":
                 last.setdefault(int(ref[1]), row)
         for iid, row in last.items():
-            if row.status in ENDED and not (row.updated_at and row.updated_at < look.since):
-                await self._guarded(look, f"{look.path}!{iid}", self._ended(look, iid, row.id, changes.get(iid)))
+            if row.status in ENDED:
+                await self._guarded(look, f"{look.path}!{iid}", self._ended(look, iid, row.id, requests.get(iid)))
 
-    async def _ended(self, look: _Look, iid: int, number: int, change: Change | None) -> None:
+    async def _ended(self, look: _Look, iid: int, number: int, request: MergeRequest | None) -> None:
         ran = await self.patience.ask(self.lists.pipeline, look.path, number)
-        if ran.status not in ENDED or (ran.finished_at and ran.finished_at < look.since):
+        if ran.status not in ENDED or not look.holds(ran.finished_at or ran.updated_at):
             return
-        if change is None:
-            change = await self.patience.ask(self.lists.change, look.path, iid)
-        event = rebuilt.pipeline(look.home, change, ran)
+        if request is None:
+            request = await self.patience.ask(self.lists.merge_request, look.path, iid)
+        event = rebuilt.pipeline(look.project, request, ran)
         finished = event["object_attributes"]["finished_at"] or ""
         keys = await self.patience.until_done(lambda: self.known.keys(look.path, iid))
         if not seen.ended(keys, number, ran.status, finished):

@@ -1,67 +1,116 @@
-"""Since when a hook may have been sent nothing. Pure but for what it remembers of this process.
+"""When GitLab had a hook disabled, by what it noted of the deliveries before and after. Reads nothing.
 
-GitLab sends nothing to a hook that it disabled, and notes nothing of it. What it noted are the failures before: after
-four in a row it disables for a minute, doubling up to a day. Whether others succeeded between them is not asked, so a
-window may begin too early, which costs a look and starts nothing twice.
+After four failures in a row GitLab disables a hook for a minute, doubling up to a day, and sends nothing and notes
+nothing. So a window begins with the fourth failure in a row and ends with the next success; there is no other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from hummingbird_operator.ingest.hooks.hooks import Attempt
 
 AGE = timedelta(days=1)
 """What is older is not looked for."""
 SINCE = timedelta(days=3)
 """Failures so old still tell of a gap: GitLab may wait for a day before it tries a disabled hook again."""
 MARGIN = timedelta(minutes=5)
-"""Clocks differ, and GitLab queues an event for a while before it finds the hook disabled."""
+"""GitLab queues an event for a while before it finds the hook disabled; and our clock may differ from its clock."""
 IN_A_ROW = 4
 
-Key = tuple[str, int]
+Hooked = tuple[str, int]
+"""Where a hook is, and its number."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """When GitLab sent nothing, by its own clock; `until` is None while that lasts."""
+
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What of a window is to be looked at."""
+
+    window: Window
+    since: datetime
+
+
+def windows(attempts: Iterable[Attempt]) -> list[Window]:
+    """All of them, oldest first."""
+    found, row, begin = list[Window](), 0, None
+    for attempt in sorted(attempts, key=lambda one: one.id):
+        if attempt.went_well:
+            found += [Window(begin, attempt.at)] if begin else []
+            row, begin = 0, None
+        else:
+            row += 1
+            begin = attempt.at if row == IN_A_ROW else begin
+    return [*found, Window(begin, None)] if begin else found
 
 
 @dataclass
 class Gaps:
-    """By hook (where it is, and its number): since when this process knows it to be sent to, and what it owes."""
+    """What this process knows of its hooks."""
 
-    _known: dict[Key, datetime] = field(default_factory=dict)
-    _owed: dict[Key, datetime] = field(default_factory=dict)
+    _attempts: dict[Hooked, dict[int, Attempt]] = field(default_factory=dict)
+    _seen: dict[Hooked, datetime] = field(default_factory=dict)
+    """When a hook was first found disabled of which no list says since when."""
+    _read_to: dict[Hooked, int] = field(default_factory=dict)
+    """The id back to which successes were read."""
+    _covered: dict[tuple[Hooked, datetime], datetime] = field(default_factory=dict)
+    """By a window's begin: up to when it was looked at, while it lasted."""
+    _done: set[tuple[Hooked, Window]] = field(default_factory=set)
+    """Windows that ended and were looked at since."""
 
-    def since(
-        self, key: Key, now: datetime, disabled: bool, failures: Sequence[datetime], refusals: Sequence[datetime]
-    ) -> datetime | None:
-        """Where the window begins in which something may be missing; None where all was sent.
+    def learn(self, hook: Hooked, attempts: Iterable[Attempt], now: datetime) -> None:
+        """Deliveries that were tried."""
+        known = self._attempts.get(hook, {}) | {attempt.id: attempt for attempt in attempts}
+        self._attempts[hook] = {number: one for number, one in known.items() if now - one.at <= SINCE}
 
-        `failures` and `refusals` are the moments of deliveries that ended in 5xx or without an answer, and in 4xx. One
-        refusal is enough: no replay handles such a delivery, whose sender was not believed.
+    def unsure(self, hook: Hooked) -> int | None:
+        """The id of the failure back to which successes are to be read; None where that changes nothing."""
+        known = self._attempts.get(hook, {}).values()
+        failed = [one.id for one in known if not one.went_well]
+        last = max((one.id for one in known if one.went_well), default=0)
+        first = self._read_to.get(hook)
+        new = [number for number in failed if first is None or number > last or number < first]
+        return min(new) if new and len(failed) >= IN_A_ROW else None
+
+    def read(self, hook: Hooked, successes: Iterable[Attempt], back_to: int, now: datetime, *, whole: bool) -> None:
+        """The successes back to that id; not `whole`: as far as they go, and of failures before them nothing is known.
+
+        A hook may have been sent to between those, so they tell of no window.
         """
-        recent = sorted(moment for moment in [*failures, *refusals] if now - moment <= SINCE)
-        begins = [moment for moment in refusals if now - moment <= SINCE and self._new(key, moment)]
-        begins += self._begins(key, now, recent, disabled)
-        begins = [moment - MARGIN for moment in begins] + ([self._owed[key]] if key in self._owed else [])
-        return max(now - AGE, min(begins)) if begins else None
+        self.learn(hook, successes, now)
+        known = self._attempts.get(hook, {})
+        if not whole:
+            back_to = min((one.id for one in known.values() if one.went_well), default=back_to)
+            self._attempts[hook] = {number: one for number, one in known.items() if number >= back_to}
+        self._read_to[hook] = min(back_to, self._read_to.get(hook, back_to))
 
-    def _begins(self, key: Key, now: datetime, recent: Sequence[datetime], disabled: bool) -> list[datetime]:
-        if key in self._known:
-            found = [moment for moment in recent if self._new(key, moment)]
-            return found[:1] or ([self._known[key]] if disabled else [])
-        if len(recent) >= IN_A_ROW:
-            return [recent[IN_A_ROW - 1]]
-        return [now - AGE] if disabled else []
+    def looks(self, hook: Hooked, now: datetime, *, disabled: bool) -> list[Look]:
+        """What is to be looked at, oldest first: nothing where the hook was never disabled."""
+        found = windows(self._attempts.get(hook, {}).values())
+        if disabled and not (found and found[-1].until is None):
+            found.append(Window(self._seen.setdefault(hook, now), None))
+        elif not disabled and hook in self._seen:
+            found.append(Window(self._seen.pop(hook), now))
+        looks = []
+        for window in found:
+            covered = self._covered.get((hook, window.since))
+            since = max(now - AGE, (covered or window.since) - MARGIN)
+            if (hook, window) not in self._done and (window.until is None or since <= window.until):
+                looks.append(Look(window, since))
+        return looks
 
-    def _new(self, key: Key, moment: datetime) -> bool:
-        return key not in self._known or moment > self._known[key] - MARGIN
-
-    def looked(self, key: Key, began: datetime, owed: datetime | None = None) -> None:
-        """A look that began then is over; `owed`: where the window of another one begins, whatever else is seen."""
-        self._known[key] = began
-        if owed is None:
-            self._owed.pop(key, None)
-        else:
-            self._owed[key] = owed
-
-    def owes(self, key: Key) -> bool:
-        """Whether another look is due."""
-        return key in self._owed
+    def looked(self, hook: Hooked, window: Window, newest: datetime | None) -> None:
+        """All of it was handed in; `newest` is when the last thing happened that GitLab's lists had."""
+        if window.until is not None:
+            self._done.add((hook, window))
+        before = self._covered.get((hook, window.since), window.since)
+        self._covered[hook, window.since] = max(newest or before, before)

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hummingbird_operator.delivery.reading import Reader, merge_request_path, project_path
+from hummingbird_operator.delivery.awards import Awards
+from hummingbird_operator.delivery.reading import merge_request_path, project_path
+from hummingbird_operator.delivery.refusals import TooLarge
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.forges.gitlab import SERVICE
 from hummingbird_operator.ingest.hooks.hooks import about
 from hummingbird_operator.ingest.hooks.moments import api_time, moment
 
-PAGES = 3
-"""Of the list of all projects."""
 PAGE = 100
+PAGES_OF_NOTES = (20, 4, 1)
+"""Notes may have a million characters each: what is too long at once is read in smaller pages."""
 MAINTAINER = 40
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
@@ -31,7 +34,7 @@ When = Annotated[datetime | None, BeforeValidator(moment)]
 class Row(BaseModel):
     """A row of a list: what is not named is passed over."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class Person(Row):
@@ -41,7 +44,7 @@ class Person(Row):
     username: str | None = None
 
 
-class Home(Row):
+class Project(Row):
     """A project."""
 
     id: int
@@ -49,14 +52,13 @@ class Home(Row):
     web_url: str | None = None
 
 
-class Change(Row):
+class MergeRequest(Row):
     """A merge request as it is now."""
 
     iid: int
     title: Text = ""
     state: Text = ""
-    draft: Flag = False
-    work_in_progress: Flag = False
+    draft: Annotated[Flag, Field(validation_alias=AliasChoices("draft", "work_in_progress"))] = False
     source_branch: Text = ""
     source_project_id: int | None = None
     target_project_id: int | None = None
@@ -67,7 +69,7 @@ class Change(Row):
     author: Person | None = None
 
 
-class Words(Row):
+class Note(Row):
     """A note as it is now."""
 
     id: int
@@ -76,6 +78,7 @@ class Words(Row):
     author: Person | None = None
     created_at: When = None
     updated_at: When = None
+    resolved_at: When = None
     system: Flag = False
     internal: Flag = False
     confidential: Flag = False
@@ -88,7 +91,7 @@ class Version(Row):
     created_at: When = None
 
 
-class Piped(Row):
+class Pipeline(Row):
     """A pipeline; only its details say who started it and when it ended."""
 
     id: int
@@ -113,75 +116,97 @@ class _Thread(Row):
 R = TypeVar("R", bound=Row)
 
 
-class Lists(Reader):
+class Lists(Awards):
     """Methods raise Unavailable, NotFound, and Invalid where the hooks' token lacks a right."""
 
-    def projects(self, since: datetime) -> Iterator[Home]:
-        """Those that the token is a Maintainer of and where something happened since, the busiest first, three pages.
+    _dropped = 0
+
+    def dropped(self) -> int:
+        """How many rows had another shape, since that was asked last."""
+        count, self._dropped = self._dropped, 0
+        return count
+
+    def projects(self, since: datetime) -> Iterator[str]:
+        """The paths of those that the token is a Maintainer of and where something happened since, the busiest first.
 
         GitLab writes a project's last activity down at most once an hour: give `since` an hour more.
         """
         query = {"membership": "true", "min_access_level": str(MAINTAINER), "archived": "false", "simple": "true"}
         query |= {"order_by": "last_activity_at", "sort": "desc", "last_activity_after": api_time(since)}
-        with about("projects"):
-            for number, raw in enumerate(self._list("/projects", "projects", query=query)):
-                if number >= PAGES * PAGE:
-                    return
-                yield from _readable(Home, raw)
+        return (project.path_with_namespace for project in self._rows(Project, "/projects", "projects", query))
 
-    def home(self, project: str) -> Home:
+    def project(self, project: str) -> Project:
         """The project itself, by the path that it has now."""
-        return self._one(Home, project_path(project), project)
+        return self._one(Project, project_path(project), project)
 
-    def changes(self, project: str, since: datetime) -> Iterator[Change]:
+    def merge_requests(self, project: str, since: datetime) -> Iterator[MergeRequest]:
         """Merge requests that anything happened to since, in any state: a comment on a closed one counts as well."""
         query = {"scope": "all", "updated_after": api_time(since), "order_by": "updated_at", "sort": "desc"}
-        return self._rows(Change, f"{project_path(project)}/merge_requests", project, query)
+        return self._rows(MergeRequest, f"{project_path(project)}/merge_requests", project, query)
 
-    def change(self, project: str, iid: int) -> Change:
+    def merge_request(self, project: str, iid: int) -> MergeRequest:
         """One merge request."""
-        return self._one(Change, merge_request_path(project, iid), f"{project}!{iid}")
+        return self._one(MergeRequest, merge_request_path(project, iid), f"{project}!{iid}")
 
-    def notes(self, project: str, iid: int) -> Iterator[Words]:
+    def notes(self, project: str, iid: int) -> Iterator[Note]:
         """The notes of a merge request, GitLab's own among them."""
         query = {"order_by": "created_at", "sort": "desc"}
-        return self._rows(Words, f"{merge_request_path(project, iid)}/notes", f"{project}!{iid}", query)
+        return self._small_rows(Note, f"{merge_request_path(project, iid)}/notes", f"{project}!{iid}", query)
 
     def threads(self, project: str, iid: int) -> Iterator[tuple[int, str]]:
         """Each note with the id of the thread that it stands in, the oldest threads first: GitLab knows no other."""
-        for thread in self._rows(_Thread, f"{merge_request_path(project, iid)}/discussions", f"{project}!{iid}", {}):
+        path = f"{merge_request_path(project, iid)}/discussions"
+        for thread in self._small_rows(_Thread, path, f"{project}!{iid}", {}):
             yield from ((note.id, thread.id) for note in thread.notes)
 
     def versions(self, project: str, iid: int) -> Iterator[Version]:
         """What was pushed to a merge request."""
         return self._rows(Version, f"{merge_request_path(project, iid)}/versions", f"{project}!{iid}", {})
 
-    def pipelines(self, project: str, since: datetime) -> Iterator[Piped]:
+    def pipelines(self, project: str, since: datetime) -> Iterator[Pipeline]:
         """Pipelines of merge requests whose status changed since, by their number, without what only details say."""
         query = {"source": "merge_request_event", "updated_after": api_time(since), "order_by": "id", "sort": "desc"}
-        return self._rows(Piped, f"{project_path(project)}/pipelines", project, query)
+        return self._rows(Pipeline, f"{project_path(project)}/pipelines", project, query)
 
-    def pipeline(self, project: str, number: int) -> Piped:
+    def pipeline(self, project: str, number: int) -> Pipeline:
         """One pipeline with its details."""
-        return self._one(Piped, f"{project_path(project)}/pipelines/{number}", f"pipeline {number} of {project}")
+        return self._one(Pipeline, f"{project_path(project)}/pipelines/{number}", f"pipeline {number} of {project}")
 
     def _one(self, model: type[R], path: str, what: str) -> R:
         with about(what):
             raw = self._get(path, what)
-        found = list(_readable(model, raw))
-        if not found:
+        found = _readable(model, raw)
+        if found is None:
             raise Unavailable(SERVICE, f"its answer about {what} cannot be read")
-        return found[0]
+        return found
 
-    def _rows(self, model: type[R], path: str, what: str, query: dict[str, str]) -> Iterator[R]:
+    def _rows(
+        self, model: type[R], path: str, what: str, query: dict[str, str], page: int = PAGE, begin: int = 0
+    ) -> Iterator[R]:
+        """From that row on. One of another shape is counted and hides no other."""
         with about(what):
-            for raw in self._list(path, what, page=PAGE, query=query):
-                yield from _readable(model, raw)
+            for raw in islice(self._list(path, what, page=page, query=query), begin, None):
+                found = _readable(model, raw)
+                if found is None:
+                    self._dropped += 1
+                else:
+                    yield found
+
+    def _small_rows(self, model: type[R], path: str, what: str, query: dict[str, str]) -> Iterator[R]:
+        done = 0
+        for page in PAGES_OF_NOTES:
+            try:
+                for row in self._rows(model, path, what, query, page, done):
+                    yield row
+                    done += 1
+                return
+            except TooLarge:
+                if page == PAGES_OF_NOTES[-1]:
+                    raise
 
 
-def _readable(model: type[R], raw: Any) -> Iterator[R]:
-    """The row; one of another shape hides no other."""
+def _readable(model: type[R], raw: Any) -> R | None:
     try:
-        yield model.model_validate(raw)
+        return model.model_validate(raw)
     except ValidationError:
-        return
+        return None

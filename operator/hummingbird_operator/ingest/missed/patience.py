@@ -29,18 +29,21 @@ class Patience:
     async def until_done(self, act: Callable[[], Awaitable[T]]) -> T:
         """Again and again while a service is away. Raises Unavailable where none is, and it failed a second time.
 
-        Where GitLab says how long to wait (a rate limit), that is heeded.
+        Where GitLab says how long to wait (a rate limit), that is heeded: a hint of more than ten minutes is raised at
+        once, so that only who was told so waits for it.
         """
         pause, alone = self.pauses[0], False
         while True:
             try:
                 return await act()
             except Unavailable as error:
+                if (error.retry_after or 0.0) > ASIDE_SECONDS:
+                    raise
                 away = await self.handler.away()
                 if away is None and alone:
                     raise
                 alone = away is None  # once more: the service may have come back between the two calls
-                wait = max(pause, min(error.retry_after or 0.0, ASIDE_SECONDS))
+                wait = max(pause, error.retry_after or 0.0)
                 logger.info("looking for what was missed waits %.0f s: %s", wait, away or error)
                 await asyncio.sleep(wait)
                 pause = self.pauses[0] if alone else min(pause * 2, self.pauses[1])

@@ -15,7 +15,7 @@ from typing import Any
 
 from hummingbird_operator.ingest import commands
 from hummingbird_operator.ingest.hooks.moments import hook_time
-from hummingbird_operator.ingest.missed.lists import Change, Home, Person, Piped, Version, Words
+from hummingbird_operator.ingest.missed.lists import MergeRequest, Note, Person, Pipeline, Project, Version
 from hummingbird_operator.ingest.route import REPLIES
 
 Payload = dict[str, Any]
@@ -33,63 +33,69 @@ class News:
     by: Person | None
 
 
-def news(change: Change, versions: Iterable[Version], notes: Sequence[Words], since: datetime) -> News | None:
-    """What is new of it since, newest first; None where it was only talked about."""
+def news(
+    request: MergeRequest,
+    versions: Iterable[Version],
+    notes: Sequence[Note],
+    since: datetime,
+    until: datetime | None = None,
+) -> News | None:
+    """The newest of it since; None where it was only talked about, or that came after `until`. Lists: newest first."""
     found = []
-    if change.created_at and change.created_at >= since:
-        found.append(News("open", change.created_at, change.author))
+    if request.created_at and request.created_at >= since:
+        found.append(News("open", request.created_at, request.author))
     latest = next(iter(versions), None)
-    if latest and latest.created_at and latest.created_at >= since and latest.head_commit_sha == change.sha:
+    if latest and latest.created_at and latest.created_at >= since and latest.head_commit_sha == request.sha:
         by = next((note.author for note in notes if note.system and _PUSHED.match(note.body)), None)
-        found.append(News("update", latest.created_at, by or change.author))
+        found.append(News("update", latest.created_at, by or request.author))
     ready = next((note for note in notes if note.system and _READY.match(note.body)), None)
     if ready and ready.created_at:
         found.append(News("update", ready.created_at, ready.author))
-    return max(found, key=lambda one: one.at, default=None)
+    last = max(found, key=lambda one: one.at, default=None)
+    return last if last and (until is None or last.at <= until) else None
 
 
-def asks(note: Words) -> bool:
+def asks(note: Note) -> bool:
     """Whether a comment could be for us: a command, or something in a thread."""
     return not note.system and (note.type in REPLIES or commands.parse(note.body) is not None)
 
 
-def merge_request(home: Home, change: Change, what: News) -> Payload:
+def merge_request(project: Project, request: MergeRequest, what: News) -> Payload:
     """Its own event."""
     attributes = {
-        **_attributes(home, change),
+        **_attributes(project, request),
         "action": what.action,
-        "draft": change.draft or change.work_in_progress,
-        "work_in_progress": change.draft or change.work_in_progress,
-        "updated_at": hook_time(what.at),
-        "last_commit": {"id": change.sha},
-        "source": None if change.source_project_id is None else {},
+        "draft": request.draft,
+        "updated_at": None,  # runs.NO_MOMENT in the key
+        "last_commit": {"id": request.sha},
+        "source": None if request.source_project_id is None else {},
     }
-    return _event("merge_request", home, what.by, attributes)
+    return _event("merge_request", project, what.by, attributes)
 
 
-def note(home: Home, change: Change, words: Words, discussion: str | None) -> Payload:
+def note(project: Project, request: MergeRequest, found: Note, discussion: str | None) -> Payload:
     """The event of a comment that nobody edited."""
-    internal = words.internal or words.confidential
+    internal = found.internal or found.confidential
     attributes = {
-        "id": words.id,
-        "note": words.body,
+        "id": found.id,
+        "note": found.body,
         "noteable_type": "MergeRequest",
-        "author_id": words.author.id if words.author else None,
+        "author_id": found.author.id if found.author else None,
         "discussion_id": discussion,
-        "type": words.type,
+        "type": found.type,
         "internal": internal,
-        "system": words.system,
+        "system": found.system,
         "action": "create",
-        "created_at": words.created_at and hook_time(words.created_at),
-        "updated_at": words.updated_at and hook_time(words.updated_at),
-        "url": f"{change.web_url}#note_{words.id}" if change.web_url else None,
+        "created_at": found.created_at and hook_time(found.created_at),
+        "updated_at": found.updated_at and hook_time(found.updated_at),
+        "url": f"{request.web_url}#note_{found.id}" if request.web_url else None,
     }
-    event = _event("note", home, words.author, attributes)
+    event = _event("note", project, found.author, attributes)
     event_type = {"event_type": "confidential_note"} if internal else {}
-    return {**event, **event_type, "merge_request": _attributes(home, change)}
+    return {**event, **event_type, "merge_request": _attributes(project, request)}
 
 
-def pipeline(home: Home, change: Change, ran: Piped) -> Payload:
+def pipeline(project: Project, request: MergeRequest, ran: Pipeline) -> Payload:
     """The event of a pipeline's end."""
     attributes = {
         "id": ran.id,
@@ -98,30 +104,30 @@ def pipeline(home: Home, change: Change, ran: Piped) -> Payload:
         "finished_at": ran.finished_at and hook_time(ran.finished_at),
         "url": ran.web_url,
     }
-    return {**_event("pipeline", home, ran.user, attributes), "merge_request": _attributes(home, change)}
+    return {**_event("pipeline", project, ran.user, attributes), "merge_request": _attributes(project, request)}
 
 
-def _attributes(home: Home, change: Change) -> Payload:
+def _attributes(project: Project, request: MergeRequest) -> Payload:
     return {
-        "iid": change.iid,
-        "title": change.title,
-        "source_branch": change.source_branch,
-        "source_project_id": change.source_project_id,
-        "target_project_id": change.target_project_id or home.id,
-        "state": change.state,
-        "url": change.web_url,
+        "iid": request.iid,
+        "title": request.title,
+        "source_branch": request.source_branch,
+        "source_project_id": request.source_project_id,
+        "target_project_id": request.target_project_id or project.id,
+        "state": request.state,
+        "url": request.web_url,
     }
 
 
-def _event(kind: str, home: Home, by: Person | None, attributes: Mapping[str, Any]) -> Payload:
+def _event(kind: str, project: Project, by: Person | None, attributes: Mapping[str, Any]) -> Payload:
     return {
         "object_kind": kind,
         "event_type": kind,
         "user": {"id": by.id, "username": by.username} if by else None,
         "project": {
-            "id": home.id,
-            "path_with_namespace": home.path_with_namespace,
-            "web_url": home.web_url,
+            "id": project.id,
+            "path_with_namespace": project.path_with_namespace,
+            "web_url": project.web_url,
         },
         "object_attributes": dict(attributes),
     }

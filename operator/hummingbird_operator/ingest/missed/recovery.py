@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from hummingbird_operator.delivery.bounded import Turns
 from hummingbird_operator.delivery.reading import Reader
 from hummingbird_operator.errors import Invalid
 from hummingbird_operator.ingest.handle import Handles
@@ -34,8 +35,13 @@ R = TypeVar("R", bound=Reader)
 
 
 @contextlib.contextmanager
-def replaying(settings: Settings, handler: Handles, seen: Seen, registry: CollectorRegistry) -> Iterator[Replay | None]:
-    """What replays while the block lasts; None, after a word in the log, where nothing can be replayed."""
+def replaying(
+    settings: Settings, handler: Handles, seen: Seen, registry: CollectorRegistry, turns: Turns
+) -> Iterator[Replay | None]:
+    """What replays while the block lasts; None, after a word in the log, where nothing can be replayed.
+
+    `turns` are the handler's: its large answers and ours are read one at a time.
+    """
     config = settings.config
     if config.gitlab is None or (config.gitlab.hooks_token_env is None and config.gitlab.hooks_token_file is None):
         logger.warning("failed deliveries cannot be replayed: %s names no token that may list them", _WHERE)
@@ -52,14 +58,15 @@ def replaying(settings: Settings, handler: Handles, seen: Seen, registry: Collec
     with contextlib.ExitStack() as stack:
         hooks = stack.enter_context(contextlib.closing(hooks_of(settings)))
         groups = stack.enter_context(contextlib.closing(_reader(settings, GroupHooks)))
-        lists = stack.enter_context(contextlib.closing(_reader(settings, Lists)))
+        lists = stack.enter_context(contextlib.closing(_reader(settings, Lists, turns)))
+        patience = Patience(handler)
         yield Replay(
             hooks,
-            handler,
+            patience,
             config.ingest.webhook_url,
             projects,
             registry,
-            catchup=Catchup(lists, seen, Patience(handler), registry),
+            catchup=Catchup(lists, seen, patience, registry),
             groups=groups,
             globs=globs,
             behind=Globs(lists, lambda path: config.project(path) is not None),
@@ -71,11 +78,11 @@ def hooks_of(settings: Settings) -> Hooks:
     return _reader(settings, Hooks)
 
 
-def _reader(settings: Settings, kind: type[R]) -> R:
+def _reader(settings: Settings, kind: type[R], turns: Turns | None = None) -> R:
     gitlab = settings.config.gitlab
     if gitlab is None or (gitlab.hooks_token_env is None and gitlab.hooks_token_file is None):
         raise Invalid(_WHERE, "name a token of a Maintainer, with scope api")
     token = partial(settings.secret, _WHERE, env=gitlab.hooks_token_env, file=gitlab.hooks_token_file)
     token()
     ca = str(gitlab.ca_file) if gitlab.ca_file else None
-    return kind(gitlab.url, token, ca=ca, timeout=LIST_TIMEOUT)
+    return kind(gitlab.url, token, ca=ca, timeout=LIST_TIMEOUT, turns=turns)

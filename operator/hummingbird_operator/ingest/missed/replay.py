@@ -14,25 +14,20 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter
 
 from hummingbird_operator.errors import HummingbirdError, Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.handle import Handles
-from hummingbird_operator.ingest.hooks.hooks import Delivery, Hook
+from hummingbird_operator.ingest.hooks.hooks import PAGE, Attempt, Delivery, Hook
 from hummingbird_operator.ingest.hooks.moments import happened
 from hummingbird_operator.ingest.hooks.places import Deliveries, Globs, Place, below, groups_above
-from hummingbird_operator.ingest.missed.catchup import Catchup, Left
-from hummingbird_operator.ingest.missed.gaps import MARGIN, SINCE, Gaps
+from hummingbird_operator.ingest.missed.catchup import Catchup
+from hummingbird_operator.ingest.missed.gaps import SINCE, Hooked
 from hummingbird_operator.ingest.missed.handing import Result, hand_in
-from hummingbird_operator.ingest.missed.patience import (
-    ASIDE_SECONDS,
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
-    Patience,
-)
+from hummingbird_operator.ingest.missed.mending import Mending
+from hummingbird_operator.ingest.missed.patience import ASIDE_SECONDS, LONGEST_PAUSE_SECONDS, Patience
 from hummingbird_operator.ingest.payloads import read_part, size_of
 
 logger = logging.getLogger(__name__)
@@ -47,26 +42,16 @@ EVERY_SECONDS = 3600.0
 
 
 @dataclass
-class _Record:
-    """When deliveries of a hook failed, and when some were refused, or kept by GitLab in a shape that tells nothing."""
-
-    failed: list[datetime] = field(default_factory=list)
-    refused: list[datetime] = field(default_factory=list)
-
-
-@dataclass
 class Replay:
     """One replay at a time; `run` it once per process, and call `wanted` after a delivery was refused."""
 
     deliveries: Deliveries
-    handler: Handles
+    patience: Patience
     url: str
     """Of our hook."""
     projects: Sequence[str]
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    pauses: tuple[float, float] = (FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-    """Seconds: the first pause, and the longest."""
     held: int = HELD
     catchup: Catchup | None = None
     """What looks for what was never sent; it is only said without."""
@@ -82,9 +67,13 @@ class Replay:
         self._wanted = asyncio.Event()
         self._wanted.set()  # nobody knows what was missed before the start
         self._next = EVERY_SECONDS
-        self._settled: OrderedDict[tuple[str, int], None] = OrderedDict()
-        self._patience = Patience(self.handler, self.pauses)
-        self._gaps = Gaps()
+        self._done: OrderedDict[tuple[str, int], None] = OrderedDict()
+        """Deliveries that are not to be handled again."""
+        self._cut: set[Hooked] = set()
+        """Hooks whose list was not read to its end."""
+        self._until: dict[str, datetime] = {}
+        """Places of which GitLab said when to come back."""
+        self._mending = Mending(self.patience, self.catchup, self.now, self._sooner)
         self._said: set[str] = set()
         """What was said once, and is not to be said each hour."""
         self._covered: set[str] = set()
@@ -101,19 +90,33 @@ class Replay:
                 async with asyncio.timeout(self._next):
                     await self._wanted.wait()
             self._wanted.clear()
-            self._next = EVERY_SECONDS
-            await self.until_done()
-            await asyncio.sleep(self.pauses[0])  # an outage refuses many deliveries: one replay for all of them
+            await self.once()
+            await asyncio.sleep(
+                self.patience.pauses[0]
+            )  # an outage refuses many deliveries: one replay for all of them
+
+    async def once(self) -> float:
+        """One replay; the seconds until the next one."""
+        self._next = EVERY_SECONDS
+        await self.until_done()
+        return self._next
 
     async def until_done(self) -> None:
         """One replay over all groups and projects: it waits while a service is away, and for nothing else."""
         self._covered.clear()
         for place in await self._places():
+            left = (self._until.get(str(place), self.now()) - self.now()).total_seconds()
+            if left > 0:
+                self._sooner(left)
+                continue
             try:
                 await self._place(place)
             except Unavailable as error:
                 logger.warning("failed deliveries of %s are looked at again later: %s", place, error)
-                self._sooner(ASIDE_SECONDS)
+                wait = max(ASIDE_SECONDS, error.retry_after or 0)
+                if wait > ASIDE_SECONDS:
+                    self._until[str(place)] = self.now() + timedelta(seconds=wait)
+                self._sooner(wait)
             except (NotFound, Invalid) as error:
                 if not place.group:
                     logger.warning("failed deliveries of %s cannot be replayed: %s", place, error)
@@ -138,7 +141,7 @@ class Replay:
         if self.behind is None or not self.globs:
             return []
         try:
-            found, more = await self._patience.ask(self.behind.found, self.now() - SINCE)
+            found, more = await self.patience.ask(self.behind.found, self.now() - SINCE)
         except HummingbirdError as error:
             logger.warning("which projects %s admit is not known: %s", ", ".join(self.globs), error)
             self._sooner(ASIDE_SECONDS)
@@ -148,26 +151,19 @@ class Replay:
         return found
 
     async def _place(self, place: Place) -> None:
-        began = self.now()
-        listed = await self._patience.ask(place.deliveries.hooks, place.name)
+        listed = await self.patience.ask(place.deliveries.hooks, place.name)
         hooks = [hook for hook in listed if hook.url == self.url]
         fault: HummingbirdError | None = None
         for hook in hooks:
-            record = _Record()
             unread: HummingbirdError | None = None
+            failures: list[Attempt] = []
             try:
-                if await self._hook(place, hook, record):
+                if await self._replayed(place, hook, failures):
                     hook = await self._again_shown(place, hook)
-                record.refused += await self._patience.ask(place.deliveries.refused, place.name, hook.id)
+                await self._mending.learn(place, hook, failures)
             except HummingbirdError as error:
                 unread = error
-            if self.catchup is not None and (unread is None or hook.disabled):
-                fault = (
-                    await self._caught_up(self.catchup, place, hook, _Record() if unread else record, began) or fault
-                )
-            if hook.disabled:
-                await self._enable(place, hook)
-            fault = unread or fault
+            fault = await self._mending.mend(place, hook) or unread or fault
         if fault is not None:
             raise fault
         self._missing(place, bool(hooks))
@@ -188,19 +184,21 @@ class Replay:
 
     async def _again_shown(self, place: Place, hook: Hook) -> Hook:
         """The hook as it is now: it may have been disabled while its failed deliveries waited for a service."""
-        listed = await self._patience.ask(place.deliveries.hooks, place.name)
+        listed = await self.patience.ask(place.deliveries.hooks, place.name)
         return next((one for one in listed if one.id == hook.id), hook)
 
-    async def _hook(self, place: Place, hook: Hook, record: _Record) -> bool:
+    async def _replayed(self, place: Place, hook: Hook, failures: list[Attempt]) -> bool:
         """Handle what failed, and write down when that was; whether anything did."""
-        found, more = await self._patience.ask(self._held, place, hook, record.failed)
+        found, more = await self.patience.ask(self._held, place, hook, failures)
+        key = (str(place), hook.id)
+        self._cut.discard(key)
         if more:
+            self._cut.add(key)
             logger.warning("%s has more than %d failed deliveries: the oldest wait", place, len(found))
-            self._sooner(self.pauses[1])
+            self._sooner(LONGEST_PAUSE_SECONDS)
         done = 0
         for delivery in reversed(found):
             done += await self._again(place, delivery)
-            record.refused += [delivery.at] if delivery.at and (delivery.oversize or delivery.unreadable) else []
         if found:
             logger.info("%d of %d failed deliveries of %s were handled now", done, len(found), place)
         return bool(found)
@@ -208,46 +206,7 @@ class Replay:
     def _sooner(self, seconds: float) -> None:
         self._next = min(self._next, seconds)
 
-    async def _caught_up(
-        self, catchup: Catchup, place: Place, hook: Hook, record: _Record, began: datetime
-    ) -> HummingbirdError | None:
-        """Look for what was never sent, if anything; the fault that kept it from being found.
-
-        Before the hook is enabled: a process that dies meanwhile leaves it disabled, for the next one to see. What
-        happens until it is enabled is found by a second look.
-        """
-        key, left = (str(place), hook.id), Left.NOTHING
-        fault: HummingbirdError | None = None
-        since = self._gaps.since(key, began, bool(hook.disabled), record.failed, record.refused)
-        for project in place.projects if since else ():
-            try:
-                left |= await catchup.project(project, since or began)
-            except Unavailable as error:
-                fault, left = error, left | Left.FAILED
-            except HummingbirdError as error:
-                fault = error
-            except Exception as error:  # noqa: BLE001 - a fault of ours must not keep the hook disabled
-                logger.error("what %s missed cannot be looked for: %s", project, type(error).__name__)
-        if hook.disabled or Left.YOUNG in left:
-            self._sooner(self.pauses[1])
-        elif left and not self._gaps.owes(key):  # what fails a second time is tried once an hour, for a day
-            self._sooner(ASIDE_SECONDS)
-        self._gaps.looked(key, began, since if left else began - MARGIN if hook.disabled else None)
-        return fault
-
-    async def _enable(self, place: Place, hook: Hook) -> None:
-        """GitLab sends nothing to a disabled hook, and notes nothing."""
-        looked = "it was looked for in other lists" if self.catchup else "it is in no list"
-        logger.warning(
-            "GitLab had the webhook of %s %s: what happened meanwhile was not sent; %s", place, hook.disabled, looked
-        )
-        try:
-            await asyncio.to_thread(place.deliveries.enable, place.name, hook)
-        except HummingbirdError as error:
-            logger.warning("a test that would enable it failed, and is tried again soon: %s", error)
-            self._sooner(self.pauses[1])  # this process may not be reached yet
-
-    def _held(self, place: Place, hook: Hook, failures: list[datetime]) -> tuple[list[Delivery], bool]:
+    def _held(self, place: Place, hook: Hook, failures: list[Attempt]) -> tuple[list[Delivery], bool]:
         """The newest, newest first, as far as memory allows; whether there are more."""
         found, size = list[Delivery](), 0
         failures.clear()
@@ -259,16 +218,36 @@ class Replay:
             found.append(replace(delivery, payload=payload))
         return found, False
 
-    def _new(self, place: Place, hook: Hook, failures: list[datetime]) -> Iterator[Delivery]:
-        """What is young enough and was not looked at before. Resent deliveries are new ones of old events."""
+    def _new(self, place: Place, hook: Hook, failures: list[Attempt]) -> Iterator[Delivery]:
+        """What is young enough and was not looked at before, down to a page of which nothing is new.
+
+        Resent deliveries are new ones of old events.
+        """
+        old, whole = 0, (str(place), hook.id) in self._cut
         for delivery in place.deliveries.failed(place.name, hook.id):
-            failures += [delivery.at] if delivery.at else []
-            moment = happened(delivery.payload)
-            young = moment is None or self.now() - moment <= SINCE
-            if young and (str(place), delivery.id) not in self._settled:
+            if delivery.at and self.now() - delivery.at > SINCE:
+                return
+            failures += [delivery.attempt] if delivery.attempt else []
+            if self._is_new(place, delivery):
+                old = 0
                 yield delivery
+            else:
+                old += 1
+            if old >= PAGE and not whole:
+                return
+
+    def _is_new(self, place: Place, delivery: Delivery) -> bool:
+        if (str(place), delivery.id) in self._done:
+            return False
+        if delivery.refused:
+            self._once(f"GitLab sent something to {place} that was refused (4xx): no replay handles it")
+            self._settle(place, delivery, "refused")
+            return False
+        when = happened(delivery.payload)
+        return when is None or self.now() - when <= SINCE
 
     async def _again(self, place: Place, delivery: Delivery) -> bool:
+        """Handle one; whether that is done."""
         if delivery.oversize:
             logger.warning("delivery %d of %s was too large for GitLab to keep: it is lost", delivery.id, place)
             return self._settle(place, delivery, "lost")
@@ -276,7 +255,7 @@ class Replay:
             logger.warning("delivery %d of %s has another shape in GitLab's list: it is lost", delivery.id, place)
             return self._settle(place, delivery, "unreadable")
         event = Event("gitlab", delivery.type, delivery.payload, delivery.key)
-        result = await hand_in(self._patience, event, f"delivery {delivery.id} of {place}")
+        result = await hand_in(self.patience, event, f"delivery {delivery.id} of {place}")
         if result is Result.PUT_OFF:
             self._sooner(ASIDE_SECONDS)
             self._counter.labels("put_off").inc()
@@ -284,8 +263,8 @@ class Replay:
         return self._settle(place, delivery, "failed" if result is Result.FAILED else "done")
 
     def _settle(self, place: Place, delivery: Delivery, result: str) -> bool:
-        self._settled[str(place), delivery.id] = None
-        if len(self._settled) > REMEMBERED:
-            self._settled.popitem(last=False)
+        self._done[str(place), delivery.id] = None
+        if len(self._done) > REMEMBERED:
+            self._done.popitem(last=False)
         self._counter.labels(result).inc()
         return result == "done"

@@ -1,12 +1,12 @@
 """What was made of a merge request's own events and pipelines, by the keys of its AgentRuns.
 
-A comment's key is its number, but the key of a push holds when the merge request changed last, which GitLab's lists say
-no more once somebody has written a comment. So the runs themselves tell whether a commit was looked at.
+The key of a push holds when the merge request changed last, which GitLab's lists say no more once somebody has written
+a comment. So the runs themselves tell whether a commit was looked at. Of a comment the bot's own reaction tells it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -14,6 +14,7 @@ from typing import Protocol
 from hummingbird_operator.api import labels
 from hummingbird_operator.errors import Conflict, Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.hooks.moments import moment
+from hummingbird_operator.ingest.runs import Key
 from hummingbird_operator.kube.client import AGENT_RUNS, KubeApi
 from hummingbird_operator.kube.refusals import SERVICE
 from hummingbird_operator.workflows import Workflows
@@ -31,6 +32,9 @@ class Known(Protocol):
     async def keys(self, project: str, iid: int) -> tuple[str, ...]:
         """The content keys of what started by itself on a merge request. Raises Unavailable."""
 
+    def bot_id(self) -> int:
+        """The bot's own account; blocking."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -39,6 +43,11 @@ class Seen:
     kube: KubeApi
     namespace: str
     workflows: Workflows
+    bot: Callable[[], int]
+
+    def bot_id(self) -> int:
+        """See Known."""
+        return self.bot()
 
     def actions(self, project: str) -> frozenset[str]:
         """See Known."""
@@ -66,19 +75,18 @@ def _key(run: dict[str, object]) -> str:
     return str(annotations.get(labels.CONTENT_KEY, "")) if isinstance(annotations, dict) else ""
 
 
-def looked_at(keys: Iterable[str], iid: int, sha: str, updated_at: str) -> bool:
-    """Whether another event than that very one started something on the commit."""
-    commit = f":merge_request:{iid}:{sha}:"
-    return any(commit in key and f"{commit}{updated_at}:" not in key for key in keys)
+def looked_at(keys: Iterable[str], iid: int, sha: str) -> bool:
+    """Whether anything started on the commit."""
+    return any(key is not None and key.commit() == (iid, sha) for key in map(Key.parse, keys))
 
 
 def ended(keys: Iterable[str], pipeline: int, status: str, finished_at: str) -> bool:
     """Whether that end of the pipeline started something, in whatever form its event told the time."""
-    begin, at = f":pipeline:{pipeline}:{status}:", moment(finished_at)
-    for key in keys:
-        _, there, rest = key.partition(begin)
-        before = moment(rest.rpartition(":")[0])
+    at = moment(finished_at)
+    for key in filter(None, map(Key.parse, keys)):
+        number, how, told = key.end() or (0, "", "")
+        before = moment(told)
         near = at is not None and before is not None and abs(at - before) < _SECOND
-        if there and (near or at is before is None):
+        if (number, how) == (pipeline, status) and (near or at is before is None):
             return True
     return False

@@ -14,6 +14,7 @@ from hummingbird_operator.config import HOOK_PATH
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.hooks.hooks import WANTED, Hook, Hooks
+from hummingbird_operator.ingest.missed.patience import Patience
 from hummingbird_operator.ingest.missed.replay import Replay
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from hummingbird_operator.ingest.webhook.listener import listening
@@ -178,7 +179,7 @@ async def test_what_an_outage_refused_is_handled_after_it_and_the_disabled_hook_
                 assert await asyncio.to_thread(standin.hooks_wait, 10)
             assert (await asyncio.to_thread(hooks.hooks, APP))[0].disabled.startswith("temporarily_disabled until")
             handler.is_away = False
-            replay = Replay(hooks, handler, url, [APP], registry, pauses=(0, 0))
+            replay = Replay(hooks, Patience(handler, (0, 0)), url, [APP], registry)
             await replay.until_done()
             said = [event.payload["object_attributes"] for event in handler.events[:4]]
             assert [note["note"] for note in said] == [f"words {number}" for number in range(4)]

@@ -10,8 +10,7 @@ import pytest
 
 from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.ingest.event import Event
-from hummingbird_operator.ingest.hooks.places import MOST, Globs, below, exact, groups_above
-from hummingbird_operator.ingest.missed.lists import Home
+from hummingbird_operator.ingest.hooks.places import LISTED, MOST, Globs, below, exact, groups_above
 from hummingbird_operator.ingest.missed.patience import ASIDE_SECONDS, Patience
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 from tests.standins.virtual_time import VirtualLoop
@@ -40,12 +39,11 @@ class Listed:
     def __init__(self, count: int) -> None:
         self.count, self.read, self.since = count, 0, NOW
 
-    def projects(self, since: datetime) -> Iterator[Home]:
+    def projects(self, since: datetime) -> Iterator[str]:
         self.since = since
         for number in range(self.count):
             self.read += 1
-            path = f"{'team' if number % 2 else 'other'}/{number}"
-            yield Home(id=number + 1, path_with_namespace=path)
+            yield f"{'team' if number % 2 else 'other'}/{number}"
 
 
 def test_what_a_glob_admits_is_found_among_the_busy_ones_as_far_as_the_bound_allows() -> None:
@@ -55,7 +53,10 @@ def test_what_a_glob_admits_is_found_among_the_busy_ones_as_far_as_the_bound_all
     assert listed.since == NOW - timedelta(hours=1), "GitLab writes an activity down an hour late"
     many = Listed(10 * MOST)
     found, more = Globs(many, lambda path: path.startswith("team/")).found(NOW)
-    assert (len(found), more, many.read) == (MOST, True, 2 * MOST + 2)
+    assert (len(found), more, many.read) == (MOST, True, 2 * MOST + 1)
+    others = Listed(10 * MOST)
+    found, more = Globs(others, lambda path: path == "team/999").found(NOW)
+    assert (found, more, others.read) == ([], True, LISTED + 1), "cut off, and said"
 
 
 class Limited:
@@ -81,7 +82,7 @@ class Limited:
         ([45.0], False, [0, 45]),
         ([None], False, [0, 2]),
         ([1.0], False, [0, 2]),
-        ([1e9], False, [0, ASIDE_SECONDS]),
+        ([ASIDE_SECONDS], False, [0, ASIDE_SECONDS]),
         ([45.0, None, None], True, [0, 45, 49, 57]),
     ],
 )

@@ -74,6 +74,7 @@ class World:
     gate: Gate
     url: str
     settings: Mapping[str, Any]
+    notes: Notes
     stack: contextlib.ExitStack
     now: datetime = BEGIN
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -84,7 +85,7 @@ class World:
         """Time goes by, for GitLab and for the ingestor."""
         self.now += timedelta(**delta)
 
-    def replay(self, *, settled: float = 0, bounds: Bounds | None = None, known: Known | None = None) -> Replay:
+    def replay(self, *, young: float = 0, bounds: Bounds | None = None, known: Known | None = None) -> Replay:
         """What a process that has just started does about what it missed."""
         hooks, groups = Hooks(self.gitlab.url, TOKEN), GroupHooks(self.gitlab.url, TOKEN)
         lists = Lists(self.gitlab.url, TOKEN)
@@ -93,14 +94,14 @@ class World:
         self.registry = CollectorRegistry()
         config, workflows = configured(**self.settings)
         patience = Patience(self.gate, (0, 0))
-        seen = known or Seen(self.kube, NAMESPACE, workflows)
+        seen = known or Seen(self.kube, NAMESPACE, workflows, self.notes.bot_id)
         catchup = Catchup(
-            lists, seen, patience, self.registry, lambda: self.now, timedelta(seconds=settled), bounds or Bounds()
+            lists, seen, patience, self.registry, lambda: self.now, timedelta(seconds=young), bounds or Bounds()
         )
         named, globs = exact(config.projects)
         behind = Globs(lists, lambda path: config.project(path) is not None)
         return Replay(
-            *(hooks, self.gate, self.url, named, self.registry, lambda: self.now, (0, 0)),
+            *(hooks, patience, self.url, named, self.registry, lambda: self.now),
             catchup=catchup,
             groups=groups,
             globs=globs,
@@ -122,6 +123,11 @@ class World:
         with contextlib.closing(Hooks(self.gitlab.url, TOKEN)) as hooks:
             fields = {**WANTED, "token": self.secret, **changes}
             await asyncio.to_thread(hooks.create, project, self.url, fields)
+
+    def configure(self, **settings: Any) -> None:
+        """The ingestor's configuration becomes another one."""
+        self.settings = {**self.settings, **settings}
+        self.gate.handler = handling(self.settings, self.notes, self.kube)
 
     async def disabled(self, project: str = APP, *, iid: int = IID) -> None:
         """The ingestor is away, and four comments later GitLab has disabled the hook for a minute."""
@@ -150,6 +156,12 @@ class World:
         return self.registry.get_sample_value("hummingbird_ingest_caught_up_total", labels) or 0
 
 
+def handling(settings: Mapping[str, Any], notes: Notes, kube: FakeKube) -> Handler:
+    """What decides, by a configuration."""
+    config, workflows = configured(**settings)
+    return Handler(config, workflows, notes, kube, NAMESPACE, IngestMetrics.on(), lag_seconds=0)
+
+
 @contextlib.asynccontextmanager
 async def living(*, settings: Mapping[str, Any] | None = None, **fixture: Any) -> AsyncIterator[World]:
     """The world, without any hook; `settings` change the configuration, `fixture` changes GitLab."""
@@ -157,14 +169,12 @@ async def living(*, settings: Mapping[str, Any] | None = None, **fixture: Any) -
         gitlab = stack.enter_context(GitLabStandIn({**sample_fixture(), **fixture}))
         notes = stack.enter_context(contextlib.closing(Notes(gitlab.url, "bot-token")))
         given = {**BASE, "gitlab": {"url": gitlab.url, "token_env": "BOT"}, "projects": {APP: {}}, **(settings or {})}
-        config, workflows = configured(**given)
         kube = FakeKube(now=lambda: world.now)
-        handler = Handler(config, workflows, notes, kube, NAMESPACE, IngestMetrics.on(), lag_seconds=0)
-        gate = Gate(handler)
+        gate = Gate(handling(given, notes, kube))
         webhook = Webhook(gate, lambda: (WEBHOOK_TOKEN,))
         async with listening(webhook.app(), 0, host="127.0.0.1") as port:
             url = f"http://127.0.0.1:{port}{HOOK_PATH}"
-            world = World(gitlab, kube, gate, url, given, stack)
+            world = World(gitlab, kube, gate, url, given, notes, stack)
             gitlab.state.clock = lambda: world.now
             for project in gitlab.state.projects.values():
                 for change in project.merge_requests.values():

@@ -1,4 +1,4 @@
-"""Since when a hook may have been sent nothing, by what failed before and by what this process knows."""
+"""When GitLab had a hook disabled, by the deliveries that it noted before and after."""
 
 from __future__ import annotations
 
@@ -8,68 +8,103 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hummingbird_operator.ingest.hooks.hooks import Attempt
 from hummingbird_operator.ingest.hooks.moments import api_time, happened, hook_time, moment
-from hummingbird_operator.ingest.missed.gaps import AGE, MARGIN, Gaps
+from hummingbird_operator.ingest.missed.gaps import AGE, MARGIN, Gaps, Window, windows
 
 NOW = datetime(2030, 1, 10, 12, tzinfo=UTC)
 HOOK = ("group/app", 7)
 
 
-def ago(*minutes: float) -> list[datetime]:
-    return [NOW - timedelta(minutes=each) for each in minutes]
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+def tried(signs: str, *, begin: float = 100, every: float = 1, first: int = 1) -> list[Attempt]:
+    """A delivery a minute: `x` failed, `.` went well."""
+    return [
+        Attempt(first + place, ago(begin - place * every), went_well=sign == ".") for place, sign in enumerate(signs)
+    ]
+
+
+def known(attempts: list[Attempt]) -> Gaps:
+    gaps = Gaps()
+    gaps.learn(HOOK, attempts, NOW)
+    return gaps
 
 
 @pytest.mark.parametrize(
-    ("disabled", "failed", "refused", "begins"),
+    ("signs", "found"),
     [
-        (False, [], [], None),
-        (False, [60, 50, 40], [], None),
-        (False, [60, 50, 40, 30], [], 30),
-        (True, [60, 50, 40, 30, 20], [], 30),
-        (True, [60], [], 24 * 60 - 5),
-        (True, [], [], 24 * 60 - 5),
-        (False, [], [45, 90], 90),
-        (False, [2000, 1990, 1980, 1970], [], 24 * 60 - 5),
-        (False, [5000, 4990, 4980, 30], [], None),
+        ("", []),
+        (".xxx.xxx.", []),
+        ("xxxx", [(3, None)]),
+        ("x.xxxx.xx", [(5, 6)]),
+        ("xxxxxxx..xxxxx", [(3, 7), (12, None)]),
     ],
 )
-def test_a_process_that_knows_nothing_goes_by_four_failures_one_refusal_or_a_hook_that_is_disabled(
-    disabled: bool, failed: list[float], refused: list[float], begins: float | None
+def test_a_window_begins_with_the_fourth_failure_in_a_row_and_ends_with_the_next_success(
+    signs: str, found: list[tuple[int, int | None]]
 ) -> None:
-    since = Gaps().since(HOOK, NOW, disabled, ago(*failed), ago(*refused))
-    assert since == (None if begins is None else NOW - timedelta(minutes=begins) - MARGIN)
+    assert windows(reversed(tried(signs))) == [
+        Window(ago(100 - begin), None if end is None else ago(100 - end)) for begin, end in found
+    ]
 
 
-def test_one_that_has_looked_goes_by_what_failed_since_and_by_what_it_owes() -> None:
-    gaps = Gaps()
-    gaps.looked(HOOK, NOW - timedelta(hours=1))
-    old = ago(90, 89, 88, 87)
-    assert gaps.since(HOOK, NOW, False, old, ago(80)) is None
-    assert gaps.since(HOOK, NOW, False, [*old, *ago(20, 10)], []) == NOW - timedelta(minutes=20) - MARGIN
-    assert gaps.since(HOOK, NOW, True, old, []) == NOW - timedelta(hours=1) - MARGIN
-    gaps.looked(HOOK, NOW, NOW - timedelta(hours=3))
-    assert gaps.owes(HOOK)
-    assert gaps.since(HOOK, NOW, False, [], []) == NOW - timedelta(hours=3), "looked at again, it does not grow"
-    gaps.looked(HOOK, NOW)
-    assert not gaps.owes(HOOK)
-    assert gaps.since(HOOK, NOW, False, [], []) is None
-    assert gaps.since(("group/lib", 7), NOW, True, [], []) == NOW - AGE
+def test_a_hook_that_was_never_disabled_is_looked_at_for_nothing() -> None:
+    for signs in ("", "xxx", ".x.x.x.x.x.x"):
+        assert known(tried(signs)).looks(HOOK, NOW, disabled=False) == []
 
 
-@given(
-    failed=st.lists(st.floats(0, 4000), max_size=8),
-    refused=st.lists(st.floats(0, 4000), max_size=3),
-    disabled=st.booleans(),
-)
-def test_a_window_is_never_longer_than_a_day_and_begins_before_the_fourth_failure(
-    failed: list[float], refused: list[float], disabled: bool
+def test_a_window_that_was_looked_at_is_not_looked_at_again_and_one_that_lasts_goes_on_where_the_lists_ended() -> None:
+    gaps = known(tried("xxxxx"))
+    (look,) = gaps.looks(HOOK, NOW, disabled=True)
+    assert (look.since, look.window.until) == (ago(97) - MARGIN, None)
+    gaps.looked(HOOK, look.window, ago(50))
+    (look,) = gaps.looks(HOOK, NOW, disabled=True)
+    assert look.since == ago(50) - MARGIN
+    gaps.learn(HOOK, tried(".", begin=1, first=6), NOW)
+    (look,) = gaps.looks(HOOK, NOW, disabled=False)
+    assert (look.since, look.window.until) == (ago(50) - MARGIN, ago(1))
+    gaps.looked(HOOK, look.window, None)
+    assert gaps.looks(HOOK, NOW, disabled=False) == []
+
+
+def test_of_a_hook_that_no_list_explains_nothing_is_looked_for_that_was_before_it_was_seen() -> None:
+    gaps = known([])
+    (look,) = gaps.looks(HOOK, ago(10), disabled=True)
+    assert look.window == Window(ago(10), None)
+    (look,) = gaps.looks(HOOK, NOW, disabled=False)
+    assert look.window == Window(ago(10), NOW)
+    assert gaps.looks(HOOK, NOW, disabled=False) == []
+
+
+def test_successes_are_read_only_where_failures_may_have_been_in_a_row_and_are_not_judged_yet() -> None:
+    gaps = known(tried("xxx"))
+    assert gaps.unsure(HOOK) is None
+    gaps.learn(HOOK, tried("x", first=7), NOW)
+    assert gaps.unsure(HOOK) == 1
+    gaps.read(HOOK, tried(".", first=8), 1, NOW, whole=True)
+    assert gaps.unsure(HOOK) is None
+    gaps.learn(HOOK, tried("x", first=9), NOW)
+    assert gaps.unsure(HOOK) == 9
+
+
+def test_of_failures_before_the_last_success_that_was_read_nothing_is_made() -> None:
+    gaps = known(tried("xxxxxx", first=1))
+    gaps.read(HOOK, tried("..", first=20), 1, NOW, whole=False)
+    assert gaps.looks(HOOK, NOW, disabled=False) == []
+    assert gaps.unsure(HOOK) is None
+
+
+@given(st.text("x.", max_size=30), st.booleans(), st.floats(1, 200))
+def test_a_look_is_never_longer_than_a_day_and_never_without_four_failures_in_a_row(
+    signs: str, disabled: bool, every: float
 ) -> None:
-    since = Gaps().since(HOOK, NOW, disabled, ago(*failed), ago(*refused))
-    recent = sorted(each for each in ago(*failed) if NOW - each <= timedelta(days=3))
-    assert since is None or NOW - AGE <= since < NOW
-    if len(recent) >= 4:
-        assert since is not None
-        assert since < max(recent[3], NOW - AGE + timedelta(microseconds=1))
+    gaps = known(tried(signs, begin=every * len(signs), every=every))
+    for look in gaps.looks(HOOK, NOW, disabled=disabled):
+        assert NOW - AGE <= look.since <= NOW
+        assert "xxxx" in signs or (disabled and look.window.since == NOW)
 
 
 @given(st.integers(-(10**15), 2 * 10**15))

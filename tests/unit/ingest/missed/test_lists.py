@@ -27,17 +27,17 @@ def gitlab(token: str = TOKEN) -> Iterator[tuple[GitLabStandIn, Lists]]:
 
 def test_a_project_and_what_changed_in_it_are_listed_as_far_as_they_are_read() -> None:
     with gitlab() as (standin, lists):
-        home = lists.home(APP)
+        home = lists.project(APP)
         assert (home.id, home.path_with_namespace, home.web_url) == (10, APP, f"https://gitlab.example.com/{APP}")
-        assert list(lists.projects(LONG_AGO)) == [home]
-        assert not [*lists.projects(TO_COME), *lists.changes(APP, TO_COME), *lists.pipelines(APP, TO_COME)]
+        assert list(lists.projects(LONG_AGO)) == [APP]
+        assert not [*lists.projects(TO_COME), *lists.merge_requests(APP, TO_COME), *lists.pipelines(APP, TO_COME)]
         for number in range(150):
             standin.people.comments(*MR, "alice", str(number))
         before = len(standin.calls)
         assert [note.body for note in islice(lists.notes(APP, IID), 2)] == ["149", "148"]
         assert len(standin.calls) == before + 1, "one page"
         assert len(dict(lists.threads(APP, IID))) == 150
-        assert [change.iid for change in lists.changes(APP, LONG_AGO)] == [IID]
+        assert [change.iid for change in lists.merge_requests(APP, LONG_AGO)] == [IID]
 
 
 def test_a_row_of_another_shape_hides_no_other_and_one_alone_is_no_answer() -> None:
@@ -47,10 +47,10 @@ def test_a_row_of_another_shape_hides_no_other_and_one_alone_is_no_answer() -> N
         assert project is not None
         project.merge_requests[50].fields["author"] = "nobody"
         project.merge_requests[IID].fields |= {"title": None, "draft": None, "updated_at": "2030-01-10T12:00:00.000Z"}
-        (change,) = lists.changes(APP, LONG_AGO)
+        (change,) = lists.merge_requests(APP, LONG_AGO)
         assert (change.iid, change.title, change.draft) == (IID, "", False)
         with pytest.raises(Unavailable, match=r"group/app!50 cannot be read"):
-            lists.change(APP, 50)
+            lists.merge_request(APP, 50)
 
 
 def test_refusals_name_the_token_of_the_hooks() -> None:
@@ -58,13 +58,13 @@ def test_refusals_name_the_token_of_the_hooks() -> None:
         gitlab("wrong-token") as (_, lists),
         pytest.raises(Unavailable, match=r"\(401\): renew gitlab\.hooks_token_env"),
     ):
-        lists.home(APP)
+        lists.project(APP)
     with gitlab() as (standin, lists):
         with pytest.raises(Invalid, match="no such project"):
-            lists.home("group/none")
+            lists.project("group/none")
         with pytest.raises(NotFound):
             list(lists.notes(APP, 999))
         body = '{"message": "403 Forbidden"}'
         standin.fault("status", status=403, method="GET", path="merge_requests", body=body)
         with pytest.raises(Invalid, match="the role Maintainer in the project"):
-            list(lists.changes(APP, LONG_AGO))
+            list(lists.merge_requests(APP, LONG_AGO))

@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry
 from hummingbird_operator.errors import NotFound, Unavailable
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.handle import NameTaken
-from hummingbird_operator.ingest.hooks.hooks import Delivery, Hook
+from hummingbird_operator.ingest.hooks.hooks import Attempt, Delivery, Hook
 from hummingbird_operator.ingest.hooks.moments import happened
+from hummingbird_operator.ingest.missed.patience import Patience
 from hummingbird_operator.ingest.missed.replay import MOST, Replay
 from hummingbird_operator.ingest.reasons import Outcome, Reason
 
@@ -52,8 +53,8 @@ class Projects:
         assert hook_id == 7
         return iter(self.lists[project])
 
-    def refused(self, project: str, hook_id: int) -> list[datetime]:
-        return []
+    def succeeded(self, project: str, hook_id: int) -> Iterator[Attempt]:
+        return iter(())
 
     def enable(self, project: str, hook: Hook) -> None:
         self.enabled.append(hook.id)
@@ -74,7 +75,7 @@ class Projects:
 
 
 def replay(gitlab: Projects) -> Replay:
-    return Replay(gitlab, gitlab, URL, list(gitlab.lists), CollectorRegistry(), lambda: NOW, pauses=(0, 0))
+    return Replay(gitlab, Patience(gitlab, (0, 0)), URL, list(gitlab.lists), CollectorRegistry(), lambda: NOW)
 
 
 def counted(made: Replay, result: str) -> float:
@@ -228,7 +229,7 @@ async def test_a_disabled_hook_is_enabled(caplog: pytest.LogCaptureFixture) -> N
     assert gitlab.enabled == [7]
     gitlab.handled = ["refused"]
     await replay(gitlab).until_done()
-    assert "a test that would enable it failed, and is tried again soon" in caplog.text
+    assert "a test that would enable it failed, and is tried again in 0:01:00" in caplog.text
 
 
 async def test_a_hook_that_is_disabled_while_its_deliveries_wait_is_enabled_in_the_same_replay() -> None:
