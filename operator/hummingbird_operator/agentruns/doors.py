@@ -78,7 +78,9 @@ class ConfiguredDoors:
                 base_url=self._config.endpoint,
                 auth=self._auth,
             )
-        except (models.ModelError, ValueError) as error:
+        except models.ModelError as error:
+            raise Invalid("model", error.problem) from error
+        except ValueError as error:
             raise Invalid("model", str(error)) from error
         return GuardedModel(model, self._check)
 

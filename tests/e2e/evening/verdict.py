@@ -237,7 +237,7 @@ class Verdict:
                 yield f"{run.name} ended RunLimitReached with {len(sessions)} conversations"
 
     def _reactions(self) -> Iterator[str]:
-        """Each question was seen, once, and shows how it ended."""
+        """Each question was seen, once, and shows how it ended; one that is denied once more shows only that."""
         notes = {note.id: note for notes in self.notes.values() for note in notes}
         asked = {one.note: run for one, run in self._both() if one.note}
         only_seen = {number for one in self.expected.values() for number in one.choices} - asked.keys()
@@ -246,7 +246,7 @@ class Verdict:
             run = asked.get(number)
             well = run is not None and run.reason in {"Completed", "Merged"}
             end = DONE if well and run and run.spec.get("notice") in {None, "Help"} else WRONG
-            wanted = Counter({"eyes": 1, end: 1} if run else {"eyes": 1} if number in only_seen else {})
+            wanted = Counter({"eyes": 1, end: 1} if run else {WRONG: 1} if number in only_seen else {})
             if mine != wanted:
                 yield f"note {number} ({run.name if run else 'asked nothing'}) has {dict(mine)}, not {dict(wanted)}"
 
