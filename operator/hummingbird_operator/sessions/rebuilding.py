@@ -5,13 +5,13 @@ The same steps as the loop's, but nothing is bought, run or written here: turns 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_ai.messages import Content, ModelAdapter, ToolCall
-from hummingbird_operator.errors import Aborted, Invalid
+from hummingbird_operator.errors import Aborted
 from hummingbird_operator.sessions.budget import WorstCase
 from hummingbird_operator.sessions.journal import RunJournal
 from hummingbird_operator.sessions.outcomes import Outcome
@@ -53,10 +53,8 @@ def rebuilt(
         state.broken_off = state.pending is not None
         state.end(*_end(ended))
     result = state.result(_Responder(model))
-    messages = model.to_canonical(result.contents)
-    _check(messages, journal, model)
     conversation = Conversation(
-        contents=messages,
+        contents=model.to_canonical(result.contents),
         system_prompt=system,
         tools=tools,
         workflow=opening.workflow,
@@ -109,13 +107,6 @@ def _check_answer(n: int, recorded: RecordedResponse, journal: RunJournal, model
         model.from_canonical(model.to_canonical([content] if content is not None else []))
     except _DAMAGED as error:
         raise journal.unreadable(n, error) from error
-
-
-def _check(messages: Sequence[Mapping[str, Any]], journal: RunJournal, model: ModelAdapter) -> None:
-    try:
-        model.from_canonical(messages)
-    except _DAMAGED as error:
-        raise Invalid(f"runs/{journal.run}", f"its turns are no conversation: {error}") from error
 
 
 def _end(ended: RecordedAnswer | None) -> tuple[Outcome, str]:

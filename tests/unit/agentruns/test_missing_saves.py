@@ -41,9 +41,13 @@ class Keyless(Doors):
 
 
 def test_a_store_that_takes_no_save_ends_in_an_outage_and_not_in_a_loop() -> None:
+    tries = []
+
     class Refusing(MemoryStore):
         def put(self, key: str, data: bytes, *, if_match: str | None = None) -> str:
             if if_match is not None:
+                tries.append(key)
+                assert len(tries) == 1
                 raise Conflict(key)
             return super().put(key, data)
 
@@ -158,7 +162,9 @@ async def test_admission_holds_no_thread_that_others_wait_for_and_ends_when_nobo
     closed.shutdown()
     keeping = Keeping(none, none, worker, none, threads, closed, retry_seconds=1, clock=lambda: NOW)
     admission = asyncio.ensure_future(keeping.admit(facts(run({"session": FIRST, "message": "and?"}, uid=ME))))
-    await inside.wait()
+    entered = asyncio.ensure_future(inside.wait())
+    await asyncio.wait({admission, entered}, return_when=asyncio.FIRST_COMPLETED)
+    assert entered.done()
     admission.cancel()
     with pytest.raises(asyncio.CancelledError):
         await admission

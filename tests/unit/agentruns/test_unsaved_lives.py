@@ -53,6 +53,18 @@ async def test_a_run_that_was_internal_in_any_of_its_lives_leaves_an_internal_se
     assert context(world, session)["internal"] is True
 
 
+async def test_what_was_said_while_a_run_was_internal_is_saved_as_internal(world: World) -> None:
+    session = (await saved(world, "first", message="why?")).metadata.uid
+    world.says(*LATER)
+    world.internal = True
+    order(world, "second", session=session, message="only where?")
+    assert (await world.live(at("after sandbox.run"))).dead
+    world.internal = False
+    await world.live()
+    assert world.condition("SessionSaved", "second") == ("True", "Saved")
+    assert context(world, session)["internal"] is True
+
+
 async def test_a_run_that_an_older_version_began_is_not_forgotten_when_this_one_ends_it(world: World) -> None:
     session, second = await died(world)
     del world.store.blobs[f"runs/{session}/next/{second}"]
