@@ -58,7 +58,7 @@ class SessionInternal(SessionLost):
 def resumed(task: Task, sessions: SessionStore, store: BlobStore) -> SavedSession | None:
     """The session that the run goes on with, as it is saved, None for a new one. Raises SessionLost, Unavailable.
 
-    A run that has the session's turn asks `finishing.MissingSaves` for it: there may be more than what is saved.
+    A run that has the session's turn asks `missing_saves.MissingSaves` for it: there may be more than what is saved.
     """
     return allowed(task, loaded(task, sessions), store) if task.resumes else None
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from hummingbird_ai.abort import Abort
 from hummingbird_operator.agentruns.entering import enter
-from hummingbird_operator.agentruns.finishing import MissingSaves
 from hummingbird_operator.agentruns.following import Question
+from hummingbird_operator.agentruns.missing_saves import MissingSaves
 from hummingbird_operator.agentruns.resuming import (
     SessionLost,
     asked,
