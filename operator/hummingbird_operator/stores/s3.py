@@ -28,6 +28,7 @@ _EXISTS = {"PreconditionFailed", "412"}
 _ADVICE = {
     "AccessDenied": "allow s3:GetObject, s3:PutObject, s3:ListBucket and s3:AbortMultipartUpload on it",
     "403": "allow s3:GetObject, s3:PutObject, s3:ListBucket and s3:AbortMultipartUpload on it",
+    "NoSuchBucket": "the bucket does not exist; create it, or mend sessions.store",
     "InvalidAccessKeyId": "check the access key",
     "SignatureDoesNotMatch": "check the secret key and the machine's clock",
     "ExpiredToken": "renew the credentials",
@@ -157,8 +158,6 @@ class S3Store:
             yield
         except ClientError as error:
             code = _code(error)
-            if code == "NoSuchBucket":
-                raise Invalid("sessions.store", f"the bucket {self._bucket} does not exist; create it") from error
             advice = _ADVICE.get(code, str(error.response.get("Error", {}).get("Message", ""))[:200])
             raise Unavailable(SERVICE, f"s3://{self._bucket}/{self._prefix}{key}: {code}: {advice}") from error
         except (BotoCoreError, Boto3Error, OSError) as error:

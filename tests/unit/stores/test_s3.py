@@ -37,10 +37,11 @@ def test_an_error_of_the_service_is_unavailable_and_says_what_to_do(client: Any,
             S3Store("bucket", "agent", client).get("a")
 
 
-def test_a_bucket_that_does_not_exist_is_invalid_and_named(client: Any) -> None:
+def test_a_bucket_that_does_not_exist_is_no_fault_of_a_run_or_a_session_and_is_named(client: Any) -> None:
+    """Invalid would end a run at once, and tell a reply that its session cannot be read."""
     with Stubber(client) as stub:
         stub.add_client_error("put_object", "NoSuchBucket")
-        with pytest.raises(Invalid, match=r"sessions\.store: the bucket bucket does not exist"):
+        with pytest.raises(Unavailable, match=r"s3://bucket/agent/a: NoSuchBucket: the bucket does not exist; create it"):
             S3Store("bucket", "agent", client).put("a", b"x")
 
 
