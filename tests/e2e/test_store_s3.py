@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from hummingbird_operator.errors import Invalid, Unavailable
+from hummingbird_operator.errors import Unavailable
 from hummingbird_operator.sessions.store import BlobStore
 from hummingbird_operator.stores.s3 import S3Store
 from tests.unit.stores.battery import StoreContract
@@ -83,11 +83,11 @@ def test_an_upload_that_breaks_leaves_no_parts(store: BlobStore, client: Any) ->
     assert client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []) == []
 
 
-def test_a_bucket_that_does_not_exist_is_invalid(client: Any) -> None:
+def test_a_bucket_that_does_not_exist_is_waited_for_and_named(client: Any) -> None:
     store = S3Store("no-such-bucket", "agent", client)
-    with pytest.raises(Invalid, match="no-such-bucket"):
+    with pytest.raises(Unavailable, match="no-such-bucket.*create it"):
         store.create("a", b"x")
-    with pytest.raises(Invalid, match="no-such-bucket"):
+    with pytest.raises(Unavailable, match="no-such-bucket.*create it"):
         store.put_stream("a", [b"x"])
 
 
