@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -96,7 +96,7 @@ class World:
         hook, gitlab = self.hook(project), self.scene.gitlab
         with gitlab.state.lock:
             while hook.status(gitlab.state.clock()) == "executable":
-                hook.answered(False, gitlab.state.clock(), timedelta(minutes=1))
+                gitlab.state.deliveries.breaks(hook)
         iid = 100 + self.used
         self.used += 1
         note = gitlab.people.comments(project, iid, ASKERS[self.outages - 1], "/hummingbird plain why?")

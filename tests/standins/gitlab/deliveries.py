@@ -117,24 +117,41 @@ class Deliveries:
             sent = {**hook.custom_headers, **headers, **self._secrets(hook, headers["Idempotency-Key"], body)}
         began = time.monotonic()
         answer = self._post(url, body, sent, verify=verify)
+        masked = dict.fromkeys(hook.custom_headers, "[REDACTED]")
+        masked |= {"X-Gitlab-Token": "[REDACTED]"} if hook.token else {}
+        self._note(hook, url, trigger, payload, sent | masked, answer, time.monotonic() - began)
+        return answer
+
+    def breaks(self, hook: Hook) -> None:
+        """One more delivery is noted that got a 503, of an event that nobody needs."""
+        answer = Answer("503", {}, "")
+        self._note(hook, hook.url, "push_hooks", {"object_kind": "push"}, self.headers("push_hooks"), answer, 0.0)
+
+    def _note(
+        self,
+        hook: Hook,
+        url: str,
+        trigger: str,
+        payload: Mapping[str, Any],
+        headers: Mapping[str, str],
+        answer: Answer,
+        seconds: float,
+    ) -> None:
         with self._lock:
-            masked = dict.fromkeys(hook.custom_headers, "[REDACTED]")
-            masked |= {"X-Gitlab-Token": "[REDACTED]"} if hook.token else {}
             row = {
                 "id": next(self._rows),
                 "url": url,
                 "trigger": trigger,
-                "request_headers": sent | masked,
+                "request_headers": dict(headers),
                 "request_data": dict(payload),
                 "response_headers": answer.headers,
                 "response_body": answer.body[:SHOWN_ANSWER],
-                "execution_duration": round(time.monotonic() - began, 3),
+                "execution_duration": round(seconds, 3),
                 "response_status": answer.status,
                 "created_at": timestamp(self._clock()),
             }
             hook.log.append(row)
             hook.answered(answer.success, self._clock(), self.backoff)
-        return answer
 
     def headers(self, trigger: str, *, key: str = "") -> dict[str, str]:
         """For an attempt that no event caused: a resend has the `key` of the first."""

@@ -131,6 +131,21 @@ def test_a_deleted_note_and_a_reaction_are_told_to_nobody(standin: GitLabStandIn
     assert kinds(standin) == ["note"]
 
 
+def test_a_reaction_and_resolving_move_the_date_of_a_note_as_an_edit_does(standin: GitLabStandIn) -> None:
+    moments = iter(range(10_000))
+    standin.state.clock = lambda: datetime(2030, 1, 10, tzinfo=UTC) + timedelta(seconds=next(moments))
+    note = standin.people.starts(*MR, "alice", "a thread")
+    dates = [note.updated_at]
+    standin.people.reacts(*MR, "reader", note.id, "thumbsup")
+    dates.append(note.updated_at)
+    for resolved in (True, False):
+        standin.people.resolves(*MR, "alice", note.discussion_id, resolved=resolved)
+        dates.append(note.updated_at)
+    assert dates == sorted(set(dates))
+    (award,) = note.emoji
+    assert award["created_at"] == award["updated_at"] == dates[1]
+
+
 def test_the_last_thread_resolved_gives_a_system_note_and_an_event_without_changes(standin: GitLabStandIn) -> None:
     threads = [standin.people.starts(*MR, "alice", text) for text in ("one", "two")]
     for thread in threads:

@@ -58,10 +58,12 @@ class Gaps:
     """What this process knows of its hooks."""
 
     _attempts: dict[Hooked, dict[int, Attempt]] = field(default_factory=dict)
-    _seen: dict[Hooked, datetime] = field(default_factory=dict)
-    """When a hook was first found disabled of which no list says since when."""
-    _read_to: dict[Hooked, int] = field(default_factory=dict)
-    """The id back to which successes were read."""
+    _judged: dict[Hooked, tuple[int, int]] = field(default_factory=dict)
+    """Between which ids successes were read: of failures in between it is known whether they were in a row."""
+    _floor: dict[Hooked, int] = field(default_factory=dict)
+    """Below that id nobody can tell."""
+    _seen: dict[Hooked, Window] = field(default_factory=dict)
+    """Since when a hook was found disabled of which no list says since when."""
     _covered: dict[tuple[Hooked, datetime], datetime] = field(default_factory=dict)
     """By a window's begin: up to when it was looked at, while it lasted."""
     _done: set[tuple[Hooked, Window]] = field(default_factory=set)
@@ -70,15 +72,16 @@ class Gaps:
     def learn(self, hook: Hooked, attempts: Iterable[Attempt], now: datetime) -> None:
         """Deliveries that were tried."""
         known = self._attempts.get(hook, {}) | {attempt.id: attempt for attempt in attempts}
-        self._attempts[hook] = {number: one for number, one in known.items() if now - one.at <= SINCE}
+        floor = self._floor.get(hook, 0)
+        self._attempts[hook] = {
+            number: one for number, one in known.items() if number >= floor and now - one.at <= SINCE
+        }
 
     def unsure(self, hook: Hooked) -> int | None:
         """The id of the failure back to which successes are to be read; None where that changes nothing."""
-        known = self._attempts.get(hook, {}).values()
-        failed = [one.id for one in known if not one.went_well]
-        last = max((one.id for one in known if one.went_well), default=0)
-        first = self._read_to.get(hook)
-        new = [number for number in failed if first is None or number > last or number < first]
+        failed, last = self._failed(hook), max((one.id for one in self._known(hook) if one.went_well), default=0)
+        low, high = self._judged.get(hook, (0, 0))
+        new = [number for number in failed if number > min(high, last) or number < low]
         return min(new) if new and len(failed) >= IN_A_ROW else None
 
     def read(self, hook: Hooked, successes: Iterable[Attempt], back_to: int, now: datetime, *, whole: bool) -> None:
@@ -86,27 +89,36 @@ class Gaps:
 
         A hook may have been sent to between those, so they tell of no window.
         """
-        self.learn(hook, successes, now)
-        known = self._attempts.get(hook, {})
+        found = list(successes)
         if not whole:
-            back_to = min((one.id for one in known.values() if one.went_well), default=back_to)
-            self._attempts[hook] = {number: one for number, one in known.items() if number >= back_to}
-        self._read_to[hook] = min(back_to, self._read_to.get(hook, back_to))
+            back_to = self._floor[hook] = min((one.id for one in found), default=back_to)
+        self.learn(hook, found, now)
+        low, _ = self._judged.get(hook, (back_to, 0))
+        self._judged[hook] = min(low, back_to), max(self._failed(hook), default=0)
 
     def looks(self, hook: Hooked, now: datetime, *, disabled: bool) -> list[Look]:
         """What is to be looked at, oldest first: nothing where the hook was never disabled."""
-        found = windows(self._attempts.get(hook, {}).values())
-        if disabled and not (found and found[-1].until is None):
-            found.append(Window(self._seen.setdefault(hook, now), None))
-        elif not disabled and hook in self._seen:
-            found.append(Window(self._seen.pop(hook), now))
+        low, high = self._judged.get(hook, (0, 0))
+        sure = all(low <= number <= high for number in self._failed(hook))
+        found = windows(self._known(hook)) if sure else []
+        seen = self._seen.get(hook)
+        if disabled and (seen is None or seen.until) and not (found and found[-1].until is None):
+            seen = self._seen[hook] = Window(now, None)
+        elif not disabled and seen and seen.until is None:
+            seen = self._seen[hook] = Window(seen.since, now)
         looks = []
-        for window in found:
+        for window in [*found, *([seen] if seen else [])]:
             covered = self._covered.get((hook, window.since))
             since = max(now - AGE, (covered or window.since) - MARGIN)
             if (hook, window) not in self._done and (window.until is None or since <= window.until):
                 looks.append(Look(window, since))
         return looks
+
+    def _known(self, hook: Hooked) -> Iterable[Attempt]:
+        return self._attempts.get(hook, {}).values()
+
+    def _failed(self, hook: Hooked) -> list[int]:
+        return [one.id for one in self._known(hook) if not one.went_well]
 
     def looked(self, hook: Hooked, window: Window, newest: datetime | None) -> None:
         """All of it was handed in; `newest` is when the last thing happened that GitLab's lists had."""

@@ -70,7 +70,7 @@ class Replay:
         self._done: OrderedDict[tuple[str, int], None] = OrderedDict()
         """Deliveries that are not to be handled again."""
         self._cut: set[Hooked] = set()
-        """Hooks whose list was not read to its end."""
+        """Hooks in whose list something waits to be handled."""
         self._until: dict[str, datetime] = {}
         """Places of which GitLab said when to come back."""
         self._mending = Mending(self.patience, self.catchup, self.now, self._sooner)
@@ -91,9 +91,8 @@ class Replay:
                     await self._wanted.wait()
             self._wanted.clear()
             await self.once()
-            await asyncio.sleep(
-                self.patience.pauses[0]
-            )  # an outage refuses many deliveries: one replay for all of them
+            # an outage refuses many deliveries: one replay for all of them
+            await asyncio.sleep(self.patience.pauses[0])
 
     async def once(self) -> float:
         """One replay; the seconds until the next one."""
@@ -198,7 +197,7 @@ class Replay:
             self._sooner(LONGEST_PAUSE_SECONDS)
         done = 0
         for delivery in reversed(found):
-            done += await self._again(place, delivery)
+            done += await self._again(place, key, delivery)
         if found:
             logger.info("%d of %d failed deliveries of %s were handled now", done, len(found), place)
         return bool(found)
@@ -246,7 +245,7 @@ class Replay:
         when = happened(delivery.payload)
         return when is None or self.now() - when <= SINCE
 
-    async def _again(self, place: Place, delivery: Delivery) -> bool:
+    async def _again(self, place: Place, hook: Hooked, delivery: Delivery) -> bool:
         """Handle one; whether that is done."""
         if delivery.oversize:
             logger.warning("delivery %d of %s was too large for GitLab to keep: it is lost", delivery.id, place)
@@ -258,6 +257,7 @@ class Replay:
         result = await hand_in(self.patience, event, f"delivery {delivery.id} of {place}")
         if result is Result.PUT_OFF:
             self._sooner(ASIDE_SECONDS)
+            self._cut.add(hook)  # it may stand below a page of others
             self._counter.labels("put_off").inc()
             return False
         return self._settle(place, delivery, "failed" if result is Result.FAILED else "done")

@@ -92,6 +92,31 @@ def test_failed_deliveries_come_newest_first_over_pages_without_those_that_went_
         assert not found[0].oversize
 
 
+def test_what_was_refused_and_what_went_well_are_told_apart_by_one_list_each() -> None:
+    with gitlab() as (standin, hooks):
+        made = hooks.create(APP, NOWHERE, WANTED)
+        project = standin.state.project(APP)
+        assert project is not None
+        row: dict[str, Any] = {"url": NOWHERE, "request_headers": {}, "response_headers": {}, "request_data": {}}
+        row |= {"created_at": standin.state.now(), "response_body": "", "execution_duration": 0.1}
+        for number, status in enumerate(["200", "401", "503", "internal error", "204"], 1):
+            project.hooks[made.id].log.append(row | {"id": number, "response_status": status})
+        before = len(standin.calls)
+        assert [(one.id, one.refused) for one in hooks.failed(APP, made.id)] == [(4, False), (3, False), (2, True)]
+        assert [(one.id, one.went_well) for one in hooks.succeeded(APP, made.id)] == [(5, True), (1, True)]
+        assert len(standin.calls) == before + 2
+
+
+def test_a_test_that_fails_is_not_followed_by_one_of_another_kind() -> None:
+    with gitlab() as (standin, hooks):
+        made = hooks.create(APP, NOWHERE, WANTED)
+        with pytest.raises(Invalid):
+            hooks.enable(APP, made)
+        assert [call.path.rsplit("/", 1)[-1] for call in standin.calls if "/test/" in call.path] == [
+            "merge_requests_events"
+        ]
+
+
 def test_rows_of_another_shape_hide_no_other() -> None:
     with gitlab() as (standin, hooks):
         made, odd = (hooks.create(APP, NOWHERE, WANTED) for _ in range(2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hummingbird_operator.api.labels import CONTENT_KEY
 from hummingbird_operator.delivery.markers import Marker
 from hummingbird_operator.ingest.event import Event
 from hummingbird_operator.ingest.missed.catchup import Bounds
+from hummingbird_operator.ingest.missed.mending import MOST_SUCCESSES
 from hummingbird_operator.kube.client import AGENT_RUNS
 from tests.unit.ingest.desk import NAMESPACE
 from tests.unit.ingest.missed.scenes import APP, IID, MR, World, living
@@ -561,3 +563,76 @@ async def test_a_row_of_another_shape_is_counted_as_left_out() -> None:
         world.gate.is_away = False
         await world.replay().until_done()
         assert world.counted("merge_request", "left_out") == 1
+
+
+async def test_more_failures_than_are_held_at_once_do_not_hide_where_a_gap_began() -> None:
+    async with living() as world:
+        await world.hooked()
+        await world.disabled()
+        await world.says("/hummingbird rewrite never sent")
+        world.skip(minutes=30)
+        for number in range(6):
+            world.gate.is_away = False
+            await world.says("fine")
+            world.gate.is_away = True
+            await world.says(f"later {number}")
+            world.skip(minutes=1)
+        world.gate.is_away = False
+        await world.says("fine")
+        replay = world.replay()
+        replay.held = 10
+        for _ in range(12):
+            await replay.until_done()
+            world.skip(minutes=1)
+        assert world.kinds() == {"note": 1}
+
+
+async def test_a_clock_of_ours_that_is_ahead_loses_nothing_of_a_gap_that_lasts() -> None:
+    async with living() as world:
+        await world.hooked()
+        replay = world.replay()
+        replay.now = lambda: world.now + timedelta(minutes=6)
+        await replay.until_done()
+        world.skip(seconds=10)
+        await world.disabled()
+        await world.says("/hummingbird rewrite")
+        world.skip(seconds=10)
+        world.gate.is_away = False
+        await replay.until_done()
+        assert world.kinds() == {"note": 1}
+
+
+async def test_a_hook_of_which_too_much_went_well_since_is_said_and_nothing_is_looked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with living() as world:
+        await world.hooked()
+        await world.disabled()
+        await world.says("/hummingbird rewrite never sent")
+        world.skip(minutes=2)
+        world.gate.is_away = False
+        await world.says("fine")
+        project = world.gitlab.state.project(APP)
+        assert project is not None
+        (hook,) = project.hooks.values()
+        hook.log += [{**hook.log[-1], "id": 10_000 + number} for number in range(MOST_SUCCESSES)]
+        before = len(world.gitlab.calls)
+        await world.replay().until_done()
+        assert not world.runs
+        assert not [call for call in world.gitlab.calls[before:] if call.path.endswith("/merge_requests")]
+    assert "whether it was disabled before is not known" in caplog.text
+
+
+async def test_while_nobody_knows_what_went_well_between_failures_nothing_is_looked_for() -> None:
+    async with living() as world:
+        await world.hooked()
+        for number in range(4):
+            world.gate.is_away = True
+            await world.says(f"talk {number}")
+            world.gate.is_away = False
+            await world.says("ok")
+        refusal = {"status": 403, "body": '{"message": "403 Forbidden"}'}
+        world.gitlab.fault("status", path="/events", method="GET", times=100, skip=1, **refusal)
+        before = len(world.gitlab.calls)
+        await world.replay().until_done()
+        assert not [call for call in world.gitlab.calls[before:] if call.path.endswith("/merge_requests")]

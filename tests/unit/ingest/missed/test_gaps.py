@@ -28,8 +28,10 @@ def tried(signs: str, *, begin: float = 100, every: float = 1, first: int = 1) -
 
 
 def known(attempts: list[Attempt]) -> Gaps:
+    """As after both lists were read."""
     gaps = Gaps()
-    gaps.learn(HOOK, attempts, NOW)
+    gaps.learn(HOOK, [one for one in attempts if not one.went_well], NOW)
+    gaps.read(HOOK, [one for one in attempts if one.went_well], 1, NOW, whole=True)
     return gaps
 
 
@@ -63,7 +65,7 @@ def test_a_window_that_was_looked_at_is_not_looked_at_again_and_one_that_lasts_g
     gaps.looked(HOOK, look.window, ago(50))
     (look,) = gaps.looks(HOOK, NOW, disabled=True)
     assert look.since == ago(50) - MARGIN
-    gaps.learn(HOOK, tried(".", begin=1, first=6), NOW)
+    gaps.read(HOOK, tried(".", begin=1, first=6), 1, NOW, whole=True)
     (look,) = gaps.looks(HOOK, NOW, disabled=False)
     assert (look.since, look.window.until) == (ago(50) - MARGIN, ago(1))
     gaps.looked(HOOK, look.window, None)
@@ -76,25 +78,33 @@ def test_of_a_hook_that_no_list_explains_nothing_is_looked_for_that_was_before_i
     assert look.window == Window(ago(10), None)
     (look,) = gaps.looks(HOOK, NOW, disabled=False)
     assert look.window == Window(ago(10), NOW)
+    assert gaps.looks(HOOK, NOW, disabled=False) == [look], "until it was looked at"
+    gaps.looked(HOOK, look.window, None)
     assert gaps.looks(HOOK, NOW, disabled=False) == []
 
 
 def test_successes_are_read_only_where_failures_may_have_been_in_a_row_and_are_not_judged_yet() -> None:
-    gaps = known(tried("xxx"))
+    gaps = Gaps()
+    gaps.learn(HOOK, tried("xxx"), NOW)
     assert gaps.unsure(HOOK) is None
     gaps.learn(HOOK, tried("x", first=7), NOW)
     assert gaps.unsure(HOOK) == 1
+    assert gaps.looks(HOOK, NOW, disabled=False) == [], "as long as nobody knows what went well between"
     gaps.read(HOOK, tried(".", first=8), 1, NOW, whole=True)
     assert gaps.unsure(HOOK) is None
+    assert len(gaps.looks(HOOK, NOW, disabled=False)) == 1
     gaps.learn(HOOK, tried("x", first=9), NOW)
     assert gaps.unsure(HOOK) == 9
 
 
-def test_of_failures_before_the_last_success_that_was_read_nothing_is_made() -> None:
-    gaps = known(tried("xxxxxx", first=1))
-    gaps.read(HOOK, tried("..", first=20), 1, NOW, whole=False)
-    assert gaps.looks(HOOK, NOW, disabled=False) == []
-    assert gaps.unsure(HOOK) is None
+def test_of_failures_before_the_last_success_that_was_read_nothing_is_made_and_nothing_is_asked_again() -> None:
+    gaps = Gaps()
+    for _ in range(2):
+        gaps.learn(HOOK, tried("xxxxxx"), NOW)
+        if gaps.unsure(HOOK):
+            gaps.read(HOOK, tried("..", first=20), 1, NOW, whole=False)
+        assert gaps.looks(HOOK, NOW, disabled=False) == []
+        assert gaps.unsure(HOOK) is None
 
 
 @given(st.text("x.", max_size=30), st.booleans(), st.floats(1, 200))

@@ -115,6 +115,15 @@ async def test_a_delivery_whose_own_look_up_fails_is_put_aside_and_the_others_an
     assert gitlab.handled[3:] == ["k2"], "it is tried again in the next replay"
 
 
+async def test_what_was_put_aside_is_reached_below_a_page_of_what_is_done() -> None:
+    gitlab = Projects({"group/app": [failed(number) for number in range(30, 0, -1)]}, poison={"k2"})
+    made = replay(gitlab)
+    await made.until_done()
+    gitlab.poison.clear()
+    await made.until_done()
+    assert gitlab.handled[29:] == ["k2"]
+
+
 async def test_a_service_that_came_back_between_the_two_calls_costs_no_delivery_its_turn() -> None:
     gitlab = Projects({"group/app": [failed(2), failed(1)]}, errors=[Unavailable("GitLab", "it answered 502")])
     await replay(gitlab).until_done()
