@@ -9,6 +9,8 @@ from itertools import islice
 
 import pytest
 
+from hummingbird_operator.delivery.bounded import Turns
+from hummingbird_operator.delivery.refusals import TooLarge
 from hummingbird_operator.errors import Invalid, NotFound, Unavailable
 from hummingbird_operator.ingest.missed.lists import Lists
 from tests.standins.gitlab import GitLabStandIn
@@ -68,3 +70,17 @@ def test_refusals_name_the_token_of_the_hooks() -> None:
         standin.fault("status", status=403, method="GET", path="merge_requests", body=body)
         with pytest.raises(Invalid, match="the role Maintainer in the project"):
             list(lists.merge_requests(APP, LONG_AGO))
+
+
+def test_notes_and_threads_that_are_too_long_at_once_are_read_in_smaller_pages_each_once() -> None:
+    turns = Turns()
+    with GitLabStandIn() as standin, closing(Lists(standin.url, TOKEN, most=40_000, turns=turns)) as lists:
+        for number in range(30):
+            standin.people.comments(*MR, "alice", str(number) + "x" * 5000)
+        assert lists.turns is turns, "large answers of the handler wait for those"
+        numbers = [note.body.partition("x")[0] for note in lists.notes(APP, IID)]
+        assert numbers == [str(number) for number in range(29, -1, -1)]
+        assert len(list(lists.threads(APP, IID))) == 30
+        standin.people.comments(*MR, "alice", "x" * 50_000)
+        with pytest.raises(TooLarge):
+            list(lists.notes(APP, IID))
