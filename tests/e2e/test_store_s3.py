@@ -85,9 +85,9 @@ def test_an_upload_that_breaks_leaves_no_parts(store: BlobStore, client: Any) ->
 
 def test_a_bucket_that_does_not_exist_is_waited_for_and_named(client: Any) -> None:
     store = S3Store("no-such-bucket", "agent", client)
-    with pytest.raises(Unavailable, match="no-such-bucket.*create it"):
+    with pytest.raises(Unavailable, match=r"no-such-bucket.*create it"):
         store.create("a", b"x")
-    with pytest.raises(Unavailable, match="no-such-bucket.*create it"):
+    with pytest.raises(Unavailable, match=r"no-such-bucket.*create it"):
         store.put_stream("a", [b"x"])
 
 

@@ -41,7 +41,7 @@ def test_a_bucket_that_does_not_exist_is_no_fault_of_a_run_or_a_session_and_is_n
     """Invalid would end a run at once, and tell a reply that its session cannot be read."""
     with Stubber(client) as stub:
         stub.add_client_error("put_object", "NoSuchBucket")
-        with pytest.raises(Unavailable, match="s3://bucket/agent/a: NoSuchBucket: .*create it"):
+        with pytest.raises(Unavailable, match=r"s3://bucket/agent/a: NoSuchBucket: .*create it"):
             S3Store("bucket", "agent", client).put("a", b"x")
 
 
