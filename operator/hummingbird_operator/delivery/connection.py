@@ -122,12 +122,12 @@ def _refusal(error: GitlabError, what: str, *, writing: bool) -> HummingbirdErro
     status, text = error.response_code or 0, readable(error.error_message)
     if status == 401:
         # Nothing is wrong with the run: it waits until somebody renewed the token.
-        text = f"it refused the bot's token (401): {text}. Renew {TOKEN_SETTING}, with scope api"
+        text = f"it refused the bot's token (401): {text}. Renew {TOKEN_SETTING} (or token_file), with scope api"
         return (Refused if writing else Unavailable)(SERVICE, text)
     if status in {403, 404} and not _gitlab_said(error):
         return Unavailable(SERVICE, f"it answered {status} in words that are not GitLab's: {text}")
     if status == 403 and "insufficient_scope" in text + str(error.response_body):
-        return Forbidden(TOKEN_SETTING, "the token lacks a scope (403): notes need scope api")
+        return Forbidden(TOKEN_SETTING, "the token, or that of token_file, lacks a scope (403): notes need scope api")
     if status == 403:
         return Forbidden(what, f"GitLab forbids it (403): give the bot the Developer role in the project. {text}")
     if status == 404 and "project" in text.lower():

@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -72,12 +72,16 @@ class Deliveries:
         self._queues: dict[int, queue.SimpleQueue[tuple[Hook, Emitted] | None]] = {}
         self._threads: list[threading.Thread] = []
         self._rows = itertools.count(1)
+        self._late: list[tuple[Hook, Emitted]] | None = None
         self._open = 0
         self._done = threading.Condition()
         self._connections: set[http.client.HTTPConnection] = set()
 
     def enqueue(self, hook: Hook, event: Emitted) -> None:
         """Have the event sent if the hook wants such; one that is disabled gets nothing, and nothing is noted of it."""
+        if self._late is not None:
+            self._late.append((hook, event))
+            return
         if not hook.flags[FLAGS[event.trigger]] or hook.status(self._clock()) != "executable":
             return
         if hook.id not in self._queues:
@@ -88,6 +92,18 @@ class Deliveries:
         with self._done:
             self._open += 1
         self._queues[hook.id].put((hook, event))
+
+    @contextlib.contextmanager
+    def late(self) -> Iterator[None]:
+        """GitLab's own queue is slow: what happens within the block is sent at its end."""
+        waiting: list[tuple[Hook, Emitted]] = []
+        self._late = waiting
+        try:
+            yield
+        finally:
+            self._late = None
+            for hook, event in waiting:
+                self.enqueue(hook, event)
 
     def wait(self, seconds: float) -> bool:
         """Until nothing is queued or under way."""

@@ -199,10 +199,10 @@ def about(what: str, needed: str = Hooks.NEEDED) -> Iterator[None]:
     except HummingbirdError as error:
         status = getattr(error.__cause__, "response_code", None)
         if status == 401:
-            problem = f"it refused the hooks' token (401): renew {TOKEN_SETTING}, with scope api"
+            problem = f"it refused the hooks' token (401): renew {TOKEN_SETTING} (or hooks_token_file), with scope api"
             raise Unavailable(SERVICE, problem) from error
         if status == 403:
-            problem = f"GitLab forbids it (403): {TOKEN_SETTING} needs scope api and {needed}"
+            problem = f"GitLab forbids it (403): {TOKEN_SETTING} (or hooks_token_file) needs scope api and {needed}"
             raise Invalid(what, problem) from error
         raise
 

@@ -136,6 +136,18 @@ class World:
             self.failing += 1
             await self.says(f"words {self.failing}", iid=iid, project=project)
 
+    async def loses_its_hook(self) -> None:
+        """The project has a hook, and GitLab disables it."""
+        await self.hooked()
+        await self.disabled()
+
+    async def recovers(self, **how: Any) -> Replay:
+        """The ingestor is back, and done with what a process that has just started does."""
+        self.gate.is_away = False
+        replay = self.replay(**how)
+        await replay.until_done()
+        return replay
+
     def status(self, project: str = APP) -> str:
         """How GitLab has the hook."""
         found = self.gitlab.state.project(project)

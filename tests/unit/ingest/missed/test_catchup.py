@@ -6,7 +6,6 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -35,13 +34,10 @@ async def one_of_each(world: World) -> None:
 
 async def test_a_comment_a_pipeline_and_a_push_that_were_never_sent_give_one_run_each() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await one_of_each(world)
         assert not world.runs
-        world.gate.is_away = False
-        replay = world.replay()
-        await replay.until_done()
+        replay = await world.recovers()
         assert world.kinds() == ONE_OF_EACH
         assert world.status() == "executable"
         assert [world.counted(kind, "started") for kind in ONE_OF_EACH] == [1, 1, 1]
@@ -81,8 +77,7 @@ async def test_an_event_that_was_sent_and_refused_and_is_in_the_lists_as_well_gi
         await one_of_each(world)
         await world.disabled()
         await world.says("/hummingbird rewrite me too")
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert world.kinds() == {**ONE_OF_EACH, "note": 2}
 
 
@@ -91,8 +86,7 @@ async def test_edits_the_bots_own_notes_strangers_twice_and_old_notes_start_noth
         await world.says("/hummingbird rewrite this is old")
         world.skip(hours=1)
         early = await world.says("nothing yet")
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         late = await world.says("nothing yet")
         world.skip(seconds=1)
         for note in (early, late):
@@ -100,8 +94,7 @@ async def test_edits_the_bots_own_notes_strangers_twice_and_old_notes_start_noth
         await world.says("/hummingbird rewrite by the bot", user="hummingbird-bot")
         await world.says("/hummingbird rewrite", user="reader")
         await world.says("/hummingbird rewrite again", user="reader")
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert [run["spec"].get("notice") for run in world.runs] == ["Denied"]
         assert world.counted("note", "left_out") == 2
 
@@ -110,12 +103,10 @@ async def test_a_reply_in_the_bots_thread_goes_on_with_its_session_and_an_intern
     async with living() as world:
         marker = Marker(SESSION, "rewrite").render()
         first = await world.does("starts", *MR, "hummingbird-bot", f"The answer.\n\n{marker}")
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.does("replies", *MR, "alice", first.discussion_id, "Why so?")
         await world.does("comments", *MR, "alice", "/hummingbird rewrite quietly", internal=True)
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         found = {run["spec"]["message"]: run["spec"] for run in world.runs}
         assert set(found) == {"Why so?", "quietly"}
         assert (found["Why so?"]["session"], found["Why so?"]["trigger"]["internal"]) == (SESSION, False)
@@ -128,8 +119,7 @@ async def test_of_several_pushes_and_pipelines_the_last_one_counts_and_a_draft_w
         await world.does("opens", APP, 60, "alice", SHA, draft=True)
         await world.does("opens", APP, 61, "alice", SHA, draft=True)
         world.skip(hours=1)
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         for number in range(3):
             world.skip(seconds=1)
             await world.does("pushes", *MR, "alice", f"{number}abc" * 10)
@@ -138,8 +128,7 @@ async def test_of_several_pushes_and_pipelines_the_last_one_counts_and_a_draft_w
         await world.does("pushes", APP, 61, "alice", NEWER)
         await world.does("pipeline", APP, 60, "alice", "failed")
         await world.does("pipeline", APP, 60, "alice", "running")
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert world.kinds() == {"merge_request": 2, "pipeline": 1}
         targets = {(one["mergeRequest"], one["sha"]) for one in (run["spec"]["target"]["gitlab"] for run in world.runs)}
         assert targets == {(IID, "2abc" * 10), (60, SHA)}
@@ -151,14 +140,12 @@ async def test_a_success_resolves_the_bots_threads_and_closed_merge_requests_hea
         thread = await world.does("starts", *MR, "hummingbird-bot", f"It failed.\n\n{marker}")
         await world.does("opens", APP, 60, "alice", SHA)
         world.skip(hours=1)
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.does("pipeline", *MR, "alice", "success")
         await world.does("pushes", APP, 60, "alice", NEWER)
         await world.does("closes", APP, 60, "alice")
         await world.says("/hummingbird rewrite", iid=60)
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert thread.resolved
         assert world.kinds() == {"note": 1}
 
@@ -176,23 +163,20 @@ async def test_a_pipeline_that_ended_again_is_a_new_one_and_the_form_of_its_time
         await world.kube.delete(*RUNS, world.runs[0]["metadata"]["name"])
         world.kube.put(*RUNS, run)
         await world.disabled()
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert len(world.runs) == 1
         await world.disabled()
         world.skip(seconds=10)
         for status in ("running", "failed"):
             await world.does("pipeline", *MR, "alice", status, pipeline_id=number)
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert len(world.runs) == 2
 
 
 async def test_a_hook_that_gitlab_uses_again_by_itself_had_missed_something_all_the_same() -> None:
     """Nobody sees it disabled: four failures in its list tell."""
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite never sent")
         world.skip(minutes=2)
         world.gate.is_away = False
@@ -218,8 +202,7 @@ async def test_a_secret_that_was_wrong_loses_nothing_once_it_made_gitlab_disable
 
 async def test_what_comes_while_it_is_looked_for_is_found_by_a_second_look() -> None:
     async with living(hook_backoff_seconds=3600) as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         world.skip(minutes=30)
         await world.says("/hummingbird rewrite first")
         late: list[int] = []
@@ -239,12 +222,9 @@ async def test_what_comes_while_it_is_looked_for_is_found_by_a_second_look() -> 
 
 async def test_a_push_of_this_moment_is_left_to_its_webhook_and_looked_at_a_minute_later() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.does("pushes", *MR, "alice", NEWER)
-        world.gate.is_away = False
-        replay = world.replay(young=30)
-        await replay.until_done()
+        replay = await world.recovers(young=30)
         assert not world.runs
         await world.does("opens", APP, 50, "alice", SHA)
         assert world.kinds() == {"merge_request": 1}
@@ -256,8 +236,7 @@ async def test_a_push_of_this_moment_is_left_to_its_webhook_and_looked_at_a_minu
 @pytest.mark.parametrize("dies_at", range(4))
 async def test_a_process_that_dies_while_it_catches_up_leaves_the_rest_to_the_next_one(dies_at: int) -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await one_of_each(world)
         await world.says("/hummingbird rewrite more", iid=IID)
         seen: list[str] = []
@@ -281,14 +260,11 @@ async def test_one_merge_request_that_gitlab_cannot_show_holds_nobody_back_and_i
     async with living() as world:
         await world.does("opens", APP, 50, "alice", SHA, draft=True)
         world.skip(hours=1)
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite the bad one", iid=50)
         await world.says("/hummingbird rewrite the good one")
         fault = world.gitlab.fault("status", status=503, path="merge_requests/50/notes", method="GET", times=100)
-        world.gate.is_away = False
-        replay = world.replay()
-        await replay.until_done()
+        replay = await world.recovers()
         assert [run["spec"]["message"] for run in world.runs] == ["the good one"]
         assert world.status() == "executable"
         world.skip(minutes=10)
@@ -299,13 +275,10 @@ async def test_one_merge_request_that_gitlab_cannot_show_holds_nobody_back_and_i
 
 async def test_a_project_whose_lists_fail_has_its_hook_again_and_is_looked_at_later() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite")
         fault = world.gitlab.fault("html", path="/projects/group/app/merge_requests", method="GET", times=100)
-        world.gate.is_away = False
-        replay = world.replay()
-        await replay.until_done()
+        replay = await world.recovers()
         assert (world.runs, world.status()) == ([], "executable")
         fault.times = 0
         world.skip(hours=1)
@@ -333,8 +306,7 @@ class Broken:
 
 async def test_a_fault_of_ours_keeps_no_hook_disabled_and_tells_nobodys_words(caplog: pytest.LogCaptureFixture) -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite")
         world.gate.is_away = False
         known = Broken()
@@ -351,14 +323,12 @@ async def test_a_fault_of_ours_keeps_no_hook_disabled_and_tells_nobodys_words(ca
 
 async def test_a_rate_limit_is_waited_out() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite")
         limited = world.gitlab.fault(
             "status", status=429, path="merge_requests", method="GET", headers={"Retry-After": "0.01"}
         )
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert limited.times == 0
         assert world.kinds() == {"note": 1}
 
@@ -376,8 +346,7 @@ async def test_what_is_too_much_is_left_out_and_said(caplog: pytest.LogCaptureFi
         for iid in (50, 42):
             await world.does("pipeline", APP, iid, "alice", "failed")
         await world.says("/hummingbird rewrite the newest")
-        world.gate.is_away = False
-        await world.replay(bounds=Bounds(changes=1, notes=2, pipelines=1)).until_done()
+        await world.recovers(bounds=Bounds(changes=1, notes=2, pipelines=1))
         assert {run["spec"].get("message") for run in world.runs} == {"the newest", None}
         assert world.counted("merge_request", "left_out") == world.counted("pipeline", "left_out") == 1
         assert "more than 1 of group/app changed" in caplog.text
@@ -396,16 +365,14 @@ async def test_a_reply_whose_thread_is_not_found_is_left_out_and_said(caplog: py
         thread = await world.does("starts", *MR, "alice", "a thread")
         await world.disabled()
         await world.does("replies", *MR, "alice", thread.discussion_id, "a reply")
-        world.gate.is_away = False
-        await world.replay(bounds=Bounds(threaded=1)).until_done()
+        await world.recovers(bounds=Bounds(threaded=1))
         assert world.counted("note", "left_out") == 2
         assert "its thread is not among the first 1 notes" in caplog.text
 
 
 async def test_a_gap_older_than_a_day_is_looked_for_as_far_as_a_day() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite of yesterday")
         world.skip(hours=25)
         world.gate.is_away = False
@@ -436,8 +403,7 @@ async def test_an_event_that_is_late_resolves_no_thread_that_was_opened_again_or
         await world.does("resolves", *MR, "alice", thread.discussion_id, resolved=False)
         later = await world.does("starts", *MR, "hummingbird-bot", f"Why it failed before.\n\n{marker}")
         await world.disabled()
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert (thread.resolved, later.resolved) == (False, False)
 
 
@@ -455,21 +421,18 @@ async def test_what_the_bot_has_marked_was_handled_though_its_run_is_gone_and_th
         project.members[reader.id] = 30
         world.skip(minutes=2)
         await world.disabled()
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert not world.runs
         assert (world.counted("note", "nothing"), world.counted("note", "left_out")) == (4, 0)
 
 
 async def test_a_reaction_of_somebody_is_no_edit_of_a_command() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         number = await world.says("/hummingbird rewrite it")
         world.skip(seconds=5)
         await world.does("reacts", *MR, "alice", number, "thumbsup")
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert world.kinds() == {"note": 1}
 
 
@@ -494,8 +457,7 @@ async def test_failures_with_successes_between_open_no_window_whatever_was_confi
 async def test_a_window_ends_with_the_first_success() -> None:
     before = {name: one for name, one in BASE["workflows"].items() if name != "review"}
     async with living(settings={"workflows": before}) as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         world.skip(minutes=2)
         world.gate.is_away = False
         await world.says("arrives")
@@ -523,52 +485,41 @@ async def test_a_hook_that_was_disabled_long_ago_brings_no_flood_at_the_first_st
 
 async def test_a_push_that_was_found_in_the_lists_is_one_run_with_its_late_webhook_too() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         world.skip(minutes=5)
         world.gate.is_away = False
-        deliveries, sent = world.gitlab.state.deliveries, list[Any]()
-        real = deliveries.enqueue
-        deliveries.enqueue = lambda *one: sent.append(one)  # type: ignore[method-assign] # GitLab's queue is slow
-        await world.does("pushes", *MR, "alice", NEWER)
-        world.skip(seconds=40)
-        await world.replay(young=30).until_done()
-        assert world.kinds() == {"merge_request": 1}
-        deliveries.enqueue = real  # type: ignore[method-assign]
-        for one in sent:
-            real(*one)
+        with world.gitlab.state.deliveries.late():
+            await world.does("pushes", *MR, "alice", NEWER)
+            world.skip(seconds=40)
+            await world.replay(young=30).until_done()
+            assert world.kinds() == {"merge_request": 1}
         assert await asyncio.to_thread(world.gitlab.hooks_wait, 20)
         assert world.kinds() == {"merge_request": 1}
 
 
 async def test_many_long_comments_do_not_hide_a_command() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite")
         for _ in range(34):
             await world.does("comments", *MR, "alice", "x" * 999_000)
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert world.kinds() == {"note": 1}
 
 
 async def test_a_row_of_another_shape_is_counted_as_left_out() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         project = world.gitlab.state.project(APP)
         assert project is not None
         project.merge_requests[IID].fields["title"] = 7
-        world.gate.is_away = False
-        await world.replay().until_done()
+        await world.recovers()
         assert world.counted("merge_request", "left_out") == 1
 
 
 async def test_more_failures_than_are_held_at_once_do_not_hide_where_a_gap_began() -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite never sent")
         world.skip(minutes=30)
         for number in range(6):
@@ -606,8 +557,7 @@ async def test_a_hook_of_which_too_much_went_well_since_is_said_and_nothing_is_l
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with living() as world:
-        await world.hooked()
-        await world.disabled()
+        await world.loses_its_hook()
         await world.says("/hummingbird rewrite never sent")
         world.skip(minutes=2)
         world.gate.is_away = False
