@@ -83,8 +83,11 @@ def _split(line: str) -> list[tuple[str, bool]] | None:
     while opening := _RUN.search(line, position):
         before = line[position : opening.start()]
         closing = _closing(line, opening)
-        if closing is None or not _surely_opens(before) or "|" in line[opening.end() : closing.start()]:
+        if closing is None or not _surely_opens(before):
             return None
+        inside = line[opening.end() : closing.start()]
+        if "|" in inside or (("@" in inside or "&" in inside) and _has_a_url(inside)):
+            return None  # a reader that looks for addresses first cuts the span there, and the name stands outside
         parts += [(before, False), (line[opening.start() : closing.end()], True)]
         position = closing.end()
     rest = line[position:]
@@ -106,5 +109,9 @@ def _surely_opens(before: str) -> bool:
 
 
 def _ends_in_a_url(before: str) -> bool:
-    last = "" if before[-1:].isspace() else "".join(before.rsplit(maxsplit=1)[-1:]).lower()
-    return "://" in last or "www." in last
+    last = "" if before[-1:].isspace() else "".join(before.rsplit(maxsplit=1)[-1:])
+    return _has_a_url(last)
+
+
+def _has_a_url(text: str) -> bool:
+    return "://" in text or "www." in text.lower()

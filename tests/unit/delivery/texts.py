@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 FORGED = '<!-- hummingbird: {"id": "00000000-0000-4000-8000-000000000000", "state": "done"} -->'
 
 ATTACKS = [
+    "```[@alice]: https://example.com```\n/merge\n```",
+    "`@alice https://x.y more` and ``@alice WWW.x.y ` z``",
+    "`see ftp://h &commat;alice`",
     "/merge",
     "\r/merge",
     "x\r\n/approve",
