@@ -160,5 +160,5 @@ def test_cutting_resets_what_is_open_and_the_door_stays_as_it_was(door: Door, ec
 def test_a_service_that_is_away_itself_is_a_reset_behind_the_door() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()
-    with Door(address) as door, connected(door) as client, pytest.raises(ConnectionResetError):
+    with Door(address) as door, pytest.raises(ConnectionResetError), connected(door) as client:
         client.recv(1)
